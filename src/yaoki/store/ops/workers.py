@@ -1,0 +1,139 @@
+"""Who works here, and what they say of their job types."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from yaoki.core.definition import Definition, read_definition
+from yaoki.core.times import as_datetime
+from yaoki.store.op import Op, Steps, ask
+
+FORGOTTEN_AFTER = 24 * 3_600 * 1_000_000
+"""Microseconds after which a silent worker is no longer listed."""
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A worker as it announced itself.
+
+    `silent` says that it has not been heard of for longer than its lease; what it held has been,
+    or is about to be, taken back.
+    """
+
+    worker_id: str
+    host: str
+    pid: int
+    version: str
+    queues: tuple[str, ...] | None
+    types: tuple[str, ...]
+    concurrency: int
+    state: str
+    started_at: datetime
+    seen_at: datetime
+    silent: bool
+
+    def to_dict(self) -> dict[str, object]:
+        """The worker as JSON shows it."""
+        built: dict[str, object] = msgspec.to_builtins(self)
+        return built
+
+
+@dataclass(frozen=True, slots=True)
+class Workers(Op[list[Worker]]):
+    """Every worker that announced itself and did not take leave, the oldest first."""
+
+    writes = False
+
+    def steps(self) -> Steps[list[Worker]]:
+        return [_worker(*row) for row in (yield ask("workers")).rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Op[None]):
+    """Strike a worker off the list, and those that fell silent long ago."""
+
+    worker_id: str
+
+    def steps(self) -> Steps[None]:
+        yield ask("leave", worker_id=self.worker_id)
+        yield ask("forget_workers", silent_for=FORGOTTEN_AFTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(Op[None]):
+    """Write down what this program says of its job types.
+
+    Jobs that were enqueued by name before anybody had said what their type is get it now for
+    all that their callers left open.
+    """
+
+    definitions: Sequence[Definition]
+    published_by: str
+
+    @property
+    def wakes(self) -> bool:
+        return True
+
+    def steps(self) -> Steps[None]:
+        for definition in sorted(self.definitions, key=lambda each: each.type):
+            known = (yield ask("definition", type=definition.type)).rows
+            yield ask(
+                "publish",
+                type=definition.type,
+                definition=definition.to_json(),
+                published_by=self.published_by,
+            )
+            if not known:
+                yield from self._adopt(definition)
+
+    def _adopt(self, definition: Definition) -> Steps[None]:
+        unsaid = definition.unsaid()
+        yield ask(
+            "adopt",
+            type=definition.type,
+            queue=unsaid.queue,
+            priority=unsaid.priority,
+            max_attempts=unsaid.max_attempts,
+            timeout=unsaid.timeout,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions(Op[dict[str, Definition]]):
+    """What workers have published, by job type."""
+
+    writes = False
+
+    def steps(self) -> Steps[dict[str, Definition]]:
+        rows = (yield ask("definitions")).rows
+        return {kind: read_definition(kind, text) for kind, text, _, _ in rows}
+
+
+def _worker(
+    worker_id: str,
+    host: str,
+    pid: int,
+    version: str,
+    queues: str | None,
+    types: str,
+    concurrency: int,
+    state: str,
+    lease_for: int,
+    started_at: int,
+    seen_at: int,
+    now: int,
+) -> Worker:
+    return Worker(
+        worker_id,
+        host,
+        pid,
+        version,
+        None if queues is None else msgspec.json.decode(queues, type=tuple[str, ...]),
+        msgspec.json.decode(types, type=tuple[str, ...]),
+        concurrency,
+        state,
+        as_datetime(started_at),
+        as_datetime(seen_at),
+        silent=seen_at + lease_for < now,
+    )

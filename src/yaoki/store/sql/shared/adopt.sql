@@ -1,0 +1,10 @@
+-- Jobs that were enqueued by name before anybody had said what their type is.
+UPDATE yaoki.jobs SET
+    queue = CASE WHEN said & 1 = 0 THEN :queue ELSE queue END,
+    priority = CASE WHEN said & 2 = 0 THEN :priority ELSE priority END,
+    max_attempts = CASE WHEN said & 4 = 0 THEN :max_attempts ELSE max_attempts END,
+    timeout = CASE WHEN said & 8 = 0 THEN :timeout ELSE timeout END,
+    said = said - 16,
+    revision = revision + 1,
+    updated_at = :now
+WHERE status = 'pending' AND type = :type AND said & 16 <> 0;

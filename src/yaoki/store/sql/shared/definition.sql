@@ -1,0 +1,1 @@
+SELECT definition FROM yaoki.definitions WHERE type = :type;

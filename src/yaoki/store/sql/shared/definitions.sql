@@ -1,0 +1,1 @@
+SELECT type, definition, published_by, published_at FROM yaoki.definitions ORDER BY type;

@@ -1,0 +1,1 @@
+DELETE FROM yaoki.workers WHERE seen_at < :now - :silent_for;

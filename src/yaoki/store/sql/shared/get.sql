@@ -1,0 +1,1 @@
+SELECT * FROM yaoki.jobs WHERE id = :id;

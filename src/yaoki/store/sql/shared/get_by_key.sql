@@ -1,0 +1,1 @@
+SELECT * FROM yaoki.jobs WHERE idempotency_key = :key;

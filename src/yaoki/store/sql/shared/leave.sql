@@ -1,0 +1,1 @@
+DELETE FROM yaoki.workers WHERE worker_id = :worker_id;

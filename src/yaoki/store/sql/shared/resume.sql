@@ -1,0 +1,1 @@
+DELETE FROM yaoki.paused WHERE kind = :kind AND name = :name;

@@ -1,0 +1,3 @@
+SELECT * FROM yaoki.jobs
+WHERE id IN (SELECT value FROM json_each(:ids))
+ORDER BY id;
