@@ -1,0 +1,6 @@
+"""The worker: claims jobs, runs them, records how they ended."""
+
+from yaoki.worker.settings import WorkerSettings, new_worker_id, worker_settings
+from yaoki.worker.worker import Ending, Worker
+
+__all__ = ["Ending", "Worker", "WorkerSettings", "new_worker_id", "worker_settings"]

@@ -1,0 +1,220 @@
+"""Who runs what: the jobs in hand, those that wait for a slot, and what has ended."""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from yaoki.core.outcomes import Change
+from yaoki.store.ops.settling import Held, Settlement
+from yaoki.worker.run import Run
+
+TICK = 0.1
+"""Seconds between two looks at what runs: time limits, progress, cancelled jobs."""
+
+
+class Slots:
+    """`concurrency` slots, and a line of jobs that were claimed ahead.
+
+    A job ends once: the first of its handler, its time limit and the worker's end decides how.
+    `news` is called when the line runs low or the last job ends, and for the first ended job
+    since the ended ones were taken; `watch` when a job begins that somebody must look at earlier
+    than was planned.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        news: Callable[[], None],
+        start: Callable[[list[Run]], None],
+        watch: Callable[[], None],
+    ) -> None:
+        self.concurrency = concurrency
+        self._news, self._start, self._watch = news, start, watch
+        self.watched_until = float("inf")
+        """When (monotonic) whoever minds the time limits looks next."""
+        self._lock = threading.Lock()
+        # By claim, not by job: a job whose lease was lost may be claimed here again.
+        self._in_hand: dict[Held, Run] = {}
+        self._line: deque[Run] = deque()
+        self._active = 0
+        self._ended: list[Settlement] = []
+        self._refill_at = 0
+        self._leaked = 0
+        self.no_claims_until = 0.0
+        """Until then (monotonic) nothing could be started that was claimed."""
+        self.ended_since = 0.0
+        """Since when (monotonic) the oldest ended job waits to be recorded."""
+
+    def add(self, runs: Iterable[Run]) -> list[Run]:
+        """Take claimed jobs in hand; those that are to be started now."""
+        with self._lock:
+            for run in runs:
+                self._in_hand[run.held] = run
+                self._line.append(run)
+            startable = self._startable(time.monotonic())
+            self._refill_at = len(self._line) // 2
+            return startable
+
+    def end(self, run: Run, change: Change | None) -> list[Run]:
+        """The handler is done; those that are to be started in its place.
+
+        None: the handler has recorded the outcome itself.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if run.ended:
+                # Too late: its time was up, or its lease lost, and its slot was given on.
+                self._leaked -= 1
+            else:
+                self._finish(run, change, now)
+                self._active -= 1
+            before = len(self._line)
+            startable = self._startable(now)
+            low = len(self._line) <= self._refill_at < before
+            tell = low or len(self._ended) == 1 or not self._in_hand
+        if tell:
+            self._news()
+        return startable
+
+    def abandon(self, run: Run, change: Change) -> bool:
+        """End a job whose handler goes on; another may start in its place. False: too late."""
+        now = time.monotonic()
+        with self._lock:
+            if run.ended:
+                return False
+            self._finish(run, change, now)
+            self._replace(run)
+            startable = self._startable(now)
+        self._news()
+        self._start(startable)
+        return True
+
+    def never_began(self, run: Run, change: Change) -> None:
+        """A job that was to be started and could not be; its slot is free, in a second."""
+        with self._lock:
+            self.no_claims_until = time.monotonic() + 1.0
+            if not run.ended:
+                self._finish(run, change, time.monotonic())
+                self._active -= 1
+        self._news()
+
+    def forget(self, run: Run) -> bool:
+        """A job that is not ours any more: nothing is recorded, and its slot is given on."""
+        with self._lock:
+            if run.ended:
+                return False
+            self._finish(run, None, time.monotonic())
+            self._replace(run)
+            startable = self._startable(time.monotonic())
+        self._start(startable)
+        return True
+
+    def give_back_line(self, change: Change) -> int:
+        """End all that wait for a slot; how many they were."""
+        now = time.monotonic()
+        with self._lock:
+            waiting = list(self._line)
+            self._line.clear()
+            for run in waiting:
+                self._finish(run, change, now)
+        if waiting:
+            self._news()
+        return len(waiting)
+
+    def take_ended(self, most: int) -> list[Settlement]:
+        """What ended and is to be recorded, at most `most`."""
+        with self._lock:
+            taken, self._ended = self._ended[:most], self._ended[most:]
+            return taken
+
+    def put_back(self, settlements: list[Settlement]) -> None:
+        """They could not be recorded yet."""
+        with self._lock:
+            self._ended = settlements + self._ended
+
+    @property
+    def in_hand(self) -> list[Run]:
+        with self._lock:
+            return list(self._in_hand.values())
+
+    @property
+    def running(self) -> list[Run]:
+        with self._lock:
+            return [run for run in self._in_hand.values() if run.started is not None]
+
+    def unrecorded(self) -> list[Held]:
+        """Jobs that ended here and are still running for the database."""
+        with self._lock:
+            return [settlement.held for settlement in self._ended]
+
+    def in_hand_by_queue(self) -> Counter[str]:
+        with self._lock:
+            return Counter(run.queue for run in self._in_hand.values())
+
+    @property
+    def free(self) -> int:
+        """Slots that have neither a job nor one in the line for them."""
+        return self.concurrency - self._active - len(self._line)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs claimed ahead."""
+        return len(self._line)
+
+    @property
+    def low(self) -> bool:
+        """The line is short enough to claim more."""
+        return len(self._line) <= self._refill_at
+
+    @property
+    def ended(self) -> int:
+        return len(self._ended)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in hand."""
+        return not self._in_hand
+
+    @property
+    def leaked(self) -> int:
+        """Handlers that outlived their time limit and still run."""
+        return self._leaked
+
+    def oldest_waiting(self) -> float | None:
+        """Since when (monotonic) the first of the line was claimed."""
+        with self._lock:
+            return self._line[0].claimed if self._line else None
+
+    def _finish(self, run: Run, change: Change | None, now: float) -> None:
+        run.ended = True
+        self._in_hand.pop(run.held, None)
+        if change is None or run.context.settled_by_handler:
+            return
+        if not self._ended:
+            self.ended_since = now
+        self._ended.append(run.settlement(change, now))
+
+    def _replace(self, run: Run) -> None:
+        """Let another start in the place of a handler that goes on, or out of the line."""
+        if run.started is None:
+            self._line.remove(run)
+        else:
+            run.leaked = True
+            self._leaked += 1
+            self._active -= 1
+
+    def _startable(self, now: float) -> list[Run]:
+        startable: list[Run] = []
+        soonest = now + TICK
+        while self._line and self._active < self.concurrency:
+            run = self._line.popleft()
+            self._active += 1
+            run.begin(now)
+            startable.append(run)
+            if run.deadline is not None and run.deadline < soonest:
+                soonest = run.deadline
+        if startable and soonest < self.watched_until:
+            self.watched_until = now
+            self._watch()
+        return startable

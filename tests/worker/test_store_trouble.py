@@ -1,0 +1,247 @@
+"""The worker outlives a database that is away, and answers that never arrive."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.worker.support_workers import StartWorker, database, stays, work_off
+from yaoki import JobContext, RetryPolicy, StoreUnavailable, Yaoki, fixed
+from yaoki.store import SQLiteStore
+from yaoki.store.op import Op
+from yaoki.store.ops.settling import Exchange
+from yaoki.store.ops.upkeep import KeepAlive
+
+T = TypeVar("T")
+
+
+class Unreliable(SQLiteStore):
+    """The real store behind a line that can be cut, before or after the work is done."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.before: Callable[[Op[Any]], bool] = lambda op: False
+        self.after: Callable[[Op[Any], Any], bool] = lambda op, value: False
+
+    def run(self, op: Op[T]) -> T:
+        if self.before(op):
+            raise StoreUnavailable("the line was cut before anything was done")
+        value = super().run(op)
+        if self.after(op, value):
+            raise StoreUnavailable("the line was cut, and the answer with it")
+        return value
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Unreliable:
+    return Unreliable(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+
+@pytest.fixture
+def app(store: Unreliable) -> Iterator[Yaoki]:
+    """A queue on the unreliable line."""
+    made = Yaoki(store.url)
+    made.store = store
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def reliable(store: Unreliable) -> Iterator[Yaoki]:
+    """The same queue on a line of its own."""
+    made = Yaoki(store.url)
+    yield made
+    made.close()
+
+
+def test_a_claim_whose_answer_was_lost_is_no_burnt_attempt(
+    app: Yaoki, store: Unreliable, reliable: Yaoki, start_worker: StartWorker
+) -> None:
+    ran, lost = [], []
+
+    @app.job("a", retry=RetryPolicy(max_attempts=1))
+    def handler(ctx: JobContext) -> None:
+        ran.append(ctx.attempt)
+
+    def lose_the_first_claim(op: Op[Any], value: Any) -> bool:
+        if lost or not isinstance(op, Exchange) or value.claimed is None or not value.claimed.jobs:
+            return False
+        lost.extend(job.id for job in value.claimed.jobs)
+        return True
+
+    store.after = lose_the_first_claim
+    job = reliable.enqueue("a", max_attempts=1)
+    start_worker(lease_for=3)
+    ended = reliable.wait(job, timeout=15)
+
+    assert lost == [job.id]
+    assert ran == [1]
+    assert (ended.status, ended.attempt, ended.releases) == ("completed", 1, 0)
+
+
+def test_an_outcome_whose_answer_was_lost_is_recorded_once(
+    app: Yaoki, store: Unreliable, reliable: Yaoki, start_worker: StartWorker
+) -> None:
+    ran, lost = [], []
+
+    @app.job("a", retry=RetryPolicy(backoff=fixed(0)))
+    def handler() -> str:
+        ran.append(1)
+        return "done"
+
+    def lose_the_first_record(op: Op[Any], value: Any) -> bool:
+        if lost or not isinstance(op, Exchange) or not op.settlements:
+            return False
+        lost.append(1)
+        return True
+
+    store.after = lose_the_first_record
+    job = reliable.enqueue("a")
+    working = start_worker()
+    eventually(lambda: lost)
+    eventually(lambda: working.worker.slots.idle and working.worker.exchanger.recorded)
+    working.drain()
+
+    assert ran == [1]
+    assert (reliable.get(job).status, reliable.get(job).attempt) == ("completed", 1)
+    assert lost == [1]
+
+
+def test_a_worker_goes_on_after_an_outage_of_everything(
+    app: Yaoki, store: Unreliable, reliable: Yaoki, start_worker: StartWorker
+) -> None:
+    outage, runs = threading.Event(), []
+
+    @app.job("a", retry=RetryPolicy(backoff=fixed(0)))
+    def handler(ctx: JobContext) -> None:
+        runs.append(ctx.job.id)
+        ctx.wait_stopping(0.5)
+
+    store.before = lambda op: outage.is_set()
+    jobs = reliable.enqueue_many("a", [{}] * 3)
+    start_worker(lease_for=10, concurrency=3)
+    eventually(lambda: len(runs) == 3)
+    outage.set()
+    assert stays(lambda: len(runs) == 3, during=1)
+    outage.clear()
+    later = reliable.enqueue("a")
+    ended = [reliable.wait(job, timeout=10) for job in [*jobs, later]]
+
+    assert sorted(runs) == [job.id for job in [*jobs, later]]
+    assert {(one.status, one.attempt) for one in ended} == {("completed", 1)}
+
+
+def test_a_renewal_that_fails_is_tried_again_well_before_the_lease_ends(
+    app: Yaoki, store: Unreliable, reliable: Yaoki, start_worker: StartWorker
+) -> None:
+    runs, failures = [], []
+
+    @app.job("a", retry=RetryPolicy(backoff=fixed(0)))
+    def handler(ctx: JobContext) -> None:
+        runs.append(ctx.attempt)
+        ctx.wait_stopping(2.4)
+
+    def every_second_time(op: Op[Any]) -> bool:
+        if not isinstance(op, KeepAlive) or not runs:
+            return False
+        failures.append(len(failures) % 2 == 0)
+        return failures[-1]
+
+    store.before = every_second_time
+    job = reliable.enqueue("a")
+    start_worker(lease_for=1)
+    eventually(lambda: runs, within=5)
+    start_worker(reliable_worker(reliable), lease_for=1)
+    ended = reliable.wait(job, timeout=10)
+
+    assert failures.count(True) >= 3
+    assert runs == [1]
+    assert (ended.status, ended.attempt) == ("completed", 1)
+
+
+def reliable_worker(reliable: Yaoki) -> Yaoki:
+    """Somebody else who would take the job if its lease ended."""
+
+    @reliable.job("a")
+    def handler() -> None: ...
+
+    return reliable
+
+
+def test_a_write_lock_held_by_another_program_only_delays(
+    app: Yaoki, reliable: Yaoki, start_worker: StartWorker
+) -> None:
+    runs = []
+
+    @app.job("a")
+    def handler() -> None:
+        runs.append(1)
+
+    start_worker(lease_for=5)
+    eventually(reliable.workers)
+    connection = sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO yaoki_once VALUES ('other', 'program', 1)")
+    enqueuing = threading.Thread(target=reliable.enqueue, args=("a",))
+    enqueuing.start()
+    assert stays(lambda: runs == [], during=1)
+    connection.execute("COMMIT")
+    connection.close()
+    enqueuing.join(10)
+
+    eventually(lambda: runs == [1])
+
+
+def test_an_outcome_that_cannot_be_stored_gives_way_to_one_that_can(
+    app: Yaoki, start_worker: StartWorker
+) -> None:
+    """A trigger of the user's refuses one row; its neighbours in the batch are recorded."""
+
+    @app.job("a", retry=RetryPolicy(max_attempts=1))
+    def handler(number: int) -> str:
+        return f"result {number}"
+
+    app.migrate()
+    with database(app) as connection:
+        connection.execute(
+            "CREATE TRIGGER no BEFORE UPDATE ON yaoki_jobs "
+            "WHEN NEW.result = '\"result 5\"' BEGIN SELECT RAISE(ABORT, 'not this'); END"
+        )
+    jobs = handler.enqueue_many([{"number": number} for number in range(10)])
+    work_off(app)
+
+    ended = [app.get(job) for job in jobs]
+    assert {one.status for one in ended} == {"completed"}
+    assert [one.result for one in ended] == [
+        None if number == 5 else f"result {number}" for number in range(10)
+    ]
+
+
+def test_twenty_hand_backs_are_free_and_each_further_one_counts(app: Yaoki) -> None:
+    app.enqueue("a", max_attempts=2)
+    attempts = []
+    for _ in range(22):
+        [job] = app.claim("w")
+        after = app.release(job)
+        attempts.append(after.attempt)
+
+    assert attempts == [0] * 20 + [1, 2]
+    assert after.status == "failed"
+    assert after.releases == 22
+
+
+def test_a_run_in_between_makes_hand_backs_free_again(app: Yaoki) -> None:
+    app.enqueue("a", max_attempts=3)
+    for _ in range(20):
+        [job] = app.claim("w")
+        app.release(job)
+    [job] = app.claim("w")
+    app.fail(job, "tried", retry_in=0)
+    [job] = app.claim("w")
+    after = app.release(job)
+
+    assert (after.attempt, after.releases) == (1, 1)
