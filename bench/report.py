@@ -1,0 +1,119 @@
+"""What was measured, as a table for people and as JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench.figures import Figure
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of one workload, or why there are none."""
+
+    workload: str
+    figures: Sequence[Figure] = ()
+    problem: str | None = None
+
+
+_HEADINGS = ("workload", "figure", "ours", "limit", "share (min–max)", "target", "")
+
+_NOTES = (
+    "Each value is the median of its rounds; ours and the limit take turns in every round. A share",
+    "is how much of the limit is reached, worked out round by round: ours/limit of a rate, and",
+    "limit/ours of a time or of memory. 1.00 is the limit itself.",
+)
+
+
+def as_table(measured: Sequence[Measured], machine: Mapping[str, object]) -> str:
+    """One line a figure, in columns."""
+    lines = [_HEADINGS] + [line for one in measured for line in _lines(one)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
+    lines.insert(1, tuple("─" * width for width in widths))
+    table = [_row(line, widths) for line in lines]
+    facts = ", ".join(f"{name} {value}" for name, value in machine.items())
+    proved = sum(figure.ran_once for one in measured for figure in one.figures)
+    notes = [*_NOTES, f"{proved:,} jobs ran in workers, each of them exactly once."]
+    return "\n".join([facts, "", *table, "", *notes])
+
+
+def as_json(measured: Sequence[Measured], machine: Mapping[str, object]) -> dict[str, object]:
+    """Everything, with the value of each round."""
+    return {
+        "machine": machine,
+        "workloads": [
+            {
+                "workload": one.workload,
+                "problem": one.problem,
+                "figures": [_figure_as_json(figure) for figure in one.figures],
+            }
+            for one in measured
+        ],
+    }
+
+
+def _lines(one: Measured) -> list[tuple[str, ...]]:
+    if one.problem is not None:
+        return [(one.workload, f"NOT MEASURED: {one.problem}", "", "", "", "", "")]
+    names = [one.workload] + [""] * len(one.figures)
+    return [_line(name, figure) for name, figure in zip(names, one.figures, strict=False)]
+
+
+def _line(workload: str, figure: Figure) -> tuple[str, ...]:
+    return (
+        workload,
+        figure.what,
+        _value(figure.ours, figure.unit),
+        _value(figure.limit, figure.unit),
+        _spread(figure.shares),
+        "" if figure.target is None else str(figure.target),
+        {True: "ok", False: "below", None: ""}[figure.met],
+    )
+
+
+def _row(line: Sequence[str], widths: Sequence[int]) -> str:
+    ours, limit = 2, 3
+    cells = [
+        text.rjust(width) if column in (ours, limit) else text.ljust(width)
+        for column, (text, width) in enumerate(zip(line, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _value(values: Sequence[float], unit: str) -> str:
+    if not values:
+        return "–"
+    middle = median(values)
+    digits = 0 if middle >= 1_000 else 1 if middle >= 10 else 2 if middle >= 1 else 3
+    return f"{middle:,.{digits}f} {unit}".replace(" /s", "/s")
+
+
+def _spread(shares: Sequence[float]) -> str:
+    if not shares:
+        return ""
+    middle = f"{median(shares):.2f}"
+    return middle if len(shares) == 1 else f"{middle} ({min(shares):.2f}–{max(shares):.2f})"
+
+
+def _figure_as_json(figure: Figure) -> dict[str, object]:
+    return {
+        "figure": figure.what,
+        "unit": figure.unit,
+        "ours": _summary(figure.ours),
+        "limit": _summary(figure.limit),
+        "share": _summary(figure.shares),
+        "target": None if figure.target is None else str(figure.target),
+        "met": figure.met,
+        "ran_once": figure.ran_once,
+    }
+
+
+def _summary(values: Sequence[float]) -> dict[str, object] | None:
+    if not values:
+        return None
+    return {
+        "median": median(values),
+        "min": min(values),
+        "max": max(values),
+        "rounds": list(values),
+    }
