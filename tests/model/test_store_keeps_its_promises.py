@@ -114,10 +114,12 @@ class Anything(History):
     @precondition(lambda self: "pending" in self.model.statuses)
     @rule(data=st.data(), slots=st.sampled_from([10, 1, 0]), lease_for=lengths)
     def work_on_whatever_is_due(self, data: st.DataObject, slots: int, lease_for: int) -> None:
-        """Some of it is not ended yet."""
+        """Some of it is not ended yet, and some is cancelled meanwhile."""
         claim = Claim(worker_id="w1", limit=10, slots=slots, policies=POLICIES, lease_for=lease_for)
 
         for held, hold in self.claimed(claim, self.store.run(claim).jobs):
+            if data.draw(often(False, True)):
+                self.both(Cancel(hold.job_id), lambda job_id=hold.job_id: self.model.cancel(job_id))
             if outcome := data.draw(st.none() | outcomes):
                 self.store.run(SettleOne(Settlement(held, settle(outcome))))
                 assert self.model.settle(hold, outcome, self.now)

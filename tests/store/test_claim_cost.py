@@ -10,10 +10,12 @@ from typing import NamedTuple, TypeVar
 import pytest
 
 from tests.support.databases import execute_all, insert_rows
+from yaoki.core.definition import Definition
 from yaoki.store import SQLiteStore
 from yaoki.store.base import drive
 from yaoki.store.op import Op
 from yaoki.store.ops.claims import WINDOW, Claim, Claimed, Look
+from yaoki.store.ops.workers import Publish
 from yaoki.store.sqlite.connection import executor
 
 T = TypeVar("T")
@@ -158,6 +160,19 @@ def test_a_claim_never_takes_more_than_its_limit(limit: int, tmp_path: Path) -> 
 
     assert len(from_the_head.jobs) == len(by_lanes.jobs) == min(limit, 1_500 + WANTED)
     assert [job.id for job in from_the_head.jobs] == [job.id for job in by_lanes.jobs]
+
+
+def test_a_type_that_is_published_late_takes_each_of_its_jobs_in_once(tmp_path: Path) -> None:
+    """It looked at all of them again for every thousand that it had taken in."""
+    by_name = Crowd({"type": "mail"}, then=("UPDATE yaoki_jobs SET said = 16",))
+    publish = Publish([Definition("mail")], "w1")
+
+    with table(tmp_path / "some.db", by_name, 2_000) as some:
+        cheap, _ = counted(some, publish)
+    with table(tmp_path / "full.db", by_name, 20_000) as full:
+        dear, _ = counted(full, publish)
+
+    assert dear <= 15 * cheap
 
 
 @contextmanager
