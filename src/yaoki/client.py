@@ -21,7 +21,7 @@ from yaoki.core.errors import (
     WaitTimeout,
 )
 from yaoki.core.failures import Failure, describe, text
-from yaoki.core.job import AT, Job
+from yaoki.core.job import AT, BIGGEST_ID, Job
 from yaoki.core.outcomes import Completed, Failed, Outcome, Released, Retried, settle
 from yaoki.core.said import NewJob, Unsaid
 from yaoki.core.states import Status
@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 MOST_LISTED = 1_000
 MOST_CLAIMED = 10_000
-BIGGEST_ID = 2**63 - 1
 
 
 class Client:
@@ -91,9 +90,11 @@ class Client:
     def on(self, connection: Any) -> Iterator[None]:
         """Until the block ends, this thread's calls run in the transaction of `connection`.
 
-        A sqlite3.Connection, SQLAlchemy Connection or Session, or Django connection to the
-        queue's own database (WrongConnection otherwise). yaoki neither commits nor rolls back:
-        jobs appear when the caller commits. Threads and tasks begun inside are not part of it.
+        A connection of sqlite3, psycopg, asyncpg or psycopg2, a SQLAlchemy Connection, Session,
+        AsyncConnection or AsyncSession, or a Django connection, to the queue's own database
+        (WrongConnection otherwise). On one that has to be awaited, the awaiting verbs are part of
+        its transaction and the others refuse. yaoki neither commits nor rolls back: jobs appear
+        when the caller commits. Threads and tasks begun inside are not part of it.
         """
         with self.store.on(connection) as run, scope.entered(self.store, run):
             yield
@@ -180,7 +181,7 @@ class Client:
         """
         _not_in_handler()
         end = _end(timeout)
-        bell = self.store.bell()
+        bell, pause = self.store.watch(), 0.005
         try:
             while True:
                 found = self.get(job)
@@ -189,7 +190,8 @@ class Client:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise _too_late(found, timeout)
-                bell.wait(min(left, 1.0))
+                bell.wait(min(left, pause))
+                pause = min(pause * 1.5, 0.1)
         finally:
             bell.close()
 
@@ -416,8 +418,7 @@ class Client:
         run = scope.current(self.store)
         if run is None:
             return await self.store.arun(op)
-        value: T = run(op)
-        return value
+        return await scope.awaited(run, op)
 
     def _enqueue(self, type: str, payload: Mapping[str, Any], options: Options) -> Op[Job]:
         kind = self.types.get(names.check_type(type))

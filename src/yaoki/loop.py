@@ -23,6 +23,8 @@ class Loop(ABC):
         self.name = name
         self.failures = 0
         """How often in a row it has failed; 0 while all is well."""
+        self.proven = True
+        """False, set by a round: it had nothing to ask, so its success says nothing."""
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self.run, name=f"yaoki-{name}", daemon=True)
@@ -62,6 +64,7 @@ class Loop(ABC):
         self._woken.wait(seconds)
 
     def _guarded(self) -> float:
+        self.proven = True
         try:
             pause = self.once()
         except Exception as error:
@@ -78,7 +81,7 @@ class Loop(ABC):
             )
             self.failed(error)
             return pause
-        if self.failures:
+        if self.failures and self.proven:
             log.info("%s works again after %d failures", self.name, self.failures)
             self.failures = 0
         return pause

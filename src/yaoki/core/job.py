@@ -46,6 +46,8 @@ COLUMNS = (
 )
 """The columns of the jobs table, in the order in which every row arrives."""
 
+BIGGEST_ID = 2**63 - 1
+
 AT = {name: index for index, name in enumerate(COLUMNS)}
 
 Row = tuple[Any, ...]

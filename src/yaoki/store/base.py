@@ -1,12 +1,15 @@
 """The seam between stores: run an operation, blocking or awaiting."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from yaoki.store.op import Answer, Op, Statement
 
 T = TypeVar("T")
+
+Run = Callable[[Op[Any]], Any]
+"""A way to run operations. One that has to be awaited is a `scope.Awaited`."""
 
 
 class Bell(Protocol):
@@ -17,6 +20,9 @@ class Bell(Protocol):
 
     def ring(self) -> None:
         """Wake the one who waits."""
+
+    def hush(self) -> None:
+        """Its owner is busy and looks of his own accord: nobody need ring until he waits again."""
 
     def close(self) -> None: ...
 
@@ -45,22 +51,28 @@ class Store(Protocol):
 
     url: str
 
+    one_writer: ClassVar[bool]
+    """Does an open transaction of one keep all others from writing?"""
+
     def run(self, op: Op[T]) -> T:
         """Run `op` in one transaction; when this returns, it is as durable as the URL says."""
 
     async def arun(self, op: Op[T]) -> T:
         """The same, awaiting."""
 
-    def on(self, connection: Any) -> AbstractContextManager[Callable[[Op[Any]], Any]]:
+    def on(self, connection: Any) -> AbstractContextManager[Run]:
         """A way to run operations inside the transaction of the caller's connection."""
 
-    def block(
-        self, connection: Any
-    ) -> AbstractContextManager[tuple[Callable[[Op[Any]], Any], Callable[[], None]]]:
+    def block(self, connection: Any) -> AbstractContextManager[tuple[Run, Callable[[], None]]]:
         """Like `on`, in a block that commits on the caller's connection at its end.
 
         With a call that interrupts it from another thread: then nothing is committed.
         """
+
+    def ablock(
+        self, connection: Any
+    ) -> AbstractAsyncContextManager[tuple[Run, Callable[[], None]]]:
+        """The same, also for connections that have to be awaited."""
 
     def joined(self) -> Any:
         """The connection whose open transaction operations join by themselves, or None."""
@@ -69,6 +81,9 @@ class Store(Protocol):
 
     def bell(self) -> Bell:
         """A bell that rings when jobs may have become claimable; for one thread."""
+
+    def watch(self) -> Bell:
+        """A bell that may ring when any job has changed, for one who also looks by himself."""
 
     def migrate(self) -> list[str]:
         """Bring the tables up to date; the names of the migrations that were applied."""

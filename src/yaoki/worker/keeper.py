@@ -72,6 +72,7 @@ class Keeper(Loop):
     def once(self) -> float:
         now = time.monotonic()
         running = self._slots.running
+        self.proven = now >= self._keep_at
         self._enforce_limits(running, now)
         self._tasks.look()
         if now >= self._keep_at:

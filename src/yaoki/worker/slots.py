@@ -39,6 +39,8 @@ class Slots:
         self._line: deque[Run] = deque()
         self._active = 0
         self._ended: list[Settlement] = []
+        self._aside: list[Settlement] = []
+        self._aside_until = 0.0
         self._refill_at = 0
         self._leaked = 0
         self.no_claims_until = 0.0
@@ -46,14 +48,17 @@ class Slots:
         self.ended_since = 0.0
         """Since when (monotonic) the oldest ended job waits to be recorded."""
 
-    def add(self, runs: Iterable[Run]) -> list[Run]:
-        """Take claimed jobs in hand; those that are to be started now."""
+    def add(self, runs: Iterable[Run], ahead: int = 0) -> list[Run]:
+        """Take claimed jobs in hand; those that are to be started now.
+
+        The line is low again when less than half of it, or of `ahead`, is left.
+        """
         with self._lock:
             for run in runs:
                 self._in_hand[run.held] = run
                 self._line.append(run)
             startable = self._startable(time.monotonic())
-            self._refill_at = len(self._line) // 2
+            self._refill_at = max(len(self._line), ahead) // 2
             return startable
 
     def end(self, run: Run, change: Change | None) -> list[Run]:
@@ -133,6 +138,24 @@ class Slots:
         with self._lock:
             self._ended = settlements + self._ended
 
+    def put_aside(self, settlements: list[Settlement], seconds: float) -> None:
+        """They cannot be recorded for a while; the others can."""
+        if settlements:
+            with self._lock:
+                self._aside += settlements
+                self._aside_until = time.monotonic() + seconds
+
+    def take_aside(self) -> None:
+        """Put back what was put aside, if that was long enough ago."""
+        if self._aside and time.monotonic() >= self._aside_until:
+            with self._lock:
+                self._ended, self._aside = self._aside + self._ended, []
+
+    @property
+    def aside_until(self) -> float | None:
+        """When something that was put aside is to be tried again."""
+        return self._aside_until if self._aside else None
+
     @property
     def in_hand(self) -> list[Run]:
         with self._lock:
@@ -146,7 +169,7 @@ class Slots:
     def unrecorded(self) -> list[Held]:
         """Jobs that ended here and are still running for the database."""
         with self._lock:
-            return [settlement.held for settlement in self._ended]
+            return [settlement.held for settlement in (*self._ended, *self._aside)]
 
     def in_hand_by_queue(self) -> Counter[str]:
         with self._lock:

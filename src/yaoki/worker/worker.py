@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from yaoki.core.errors import StoreError, YaokiError
 from yaoki.core.outcomes import Released, settle
 from yaoki.jobtypes import JobSet
+from yaoki.loop import Loop
 from yaoki.store import Store
 from yaoki.store.ops.upkeep import Remaining
 from yaoki.store.ops.workers import Leave, Publish
+from yaoki.worker.by_name import ByName
 from yaoki.worker.exchange import Exchanger
 from yaoki.worker.keeper import Keeper
+from yaoki.worker.record import Outcomes, Recorder
 from yaoki.worker.rescuer import Rescuer
 from yaoki.worker.run import Run
 from yaoki.worker.settings import WorkerSettings
@@ -23,14 +26,13 @@ from yaoki.worker.signals import listening
 from yaoki.worker.slots import Slots
 from yaoki.worker.tasks import Tasks
 from yaoki.worker.threads import Threads
-from yaoki.worker.unknown import UnknownTypes
 
 log = logging.getLogger("yaoki.worker")
 
 RECORDING_PATIENCE = 10.0
 """Seconds that a worker which stops tries to record what has ended."""
 
-HURRIED_PATIENCE = 0.2
+HURRIED_PATIENCE = 0.4
 """The same after a second signal: leases run out by themselves."""
 
 
@@ -38,18 +40,20 @@ HURRIED_PATIENCE = 0.2
 class Ending:
     """How a worker ended: how many jobs it handed back unfinished, and the signal that hurried it.
 
-    `exit_code`: 0 all that had begun was finished; 1 the grace period was over and something was
-    handed back; 128 + the number of the second signal.
+    `unrecorded` jobs were finished, but the database could not be told; they run again when their
+    leases are over. `exit_code`: 0 all that had begun was finished and recorded; 1 something was
+    handed back after the grace period, or is unrecorded; 128 + the number of the second signal.
     """
 
     handed_back: int = 0
     hurried_by: int | None = None
+    unrecorded: int = 0
 
     @property
     def exit_code(self) -> int:
         if self.hurried_by is not None:
             return 128 + self.hurried_by
-        return 1 if self.handed_back else 0
+        return 1 if self.handed_back or self.unrecorded else 0
 
 
 class Worker:
@@ -67,12 +71,16 @@ class Worker:
         self.slots = Slots(settings.concurrency, self._news, self._start, self._watch)
         self.threads = Threads(self.slots, base, self._start)
         self.tasks = Tasks(self.slots, base, self._start)
-        self.exchanger = Exchanger(store, types, settings, self.slots, self._bell, self._start)
+        self.outcomes = Outcomes(store, self.slots)
+        self.exchanger = Exchanger(
+            store, types, settings, self.slots, self.outcomes, self._bell, self._start
+        )
+        self.recorder = None if store.one_writer else Recorder(self.outcomes)
         self.keeper = Keeper(
             store, types, settings, self.slots, self.tasks, self.exchanger.expect_slow_jobs
         )
         self.rescuer = Rescuer(store, settings.lease_for)
-        self.unknown = UnknownTypes(store, types, settings.queues)
+        self.by_name = ByName(store, types, settings.queues)
 
     def run(self) -> Ending:
         """Work until told to drain (by a signal, or `drain`); then end in good order."""
@@ -106,8 +114,9 @@ class Worker:
         definitions = [kind.definition for kind in self._types]
         self._store.run(Publish(definitions, self.settings.worker_id))
         self.keeper.announce()
-        for part in (self.keeper, self.rescuer, self.unknown, self.exchanger):
-            part.start()
+        for part in (self.keeper, self.rescuer, self.by_name, self.recorder, self.exchanger):
+            if part is not None:
+                part.start()
 
     def _until_drained(self) -> None:
         log.info("worker %s is ready", self.settings.worker_id)
@@ -131,13 +140,23 @@ class Worker:
         self.exchanger.takes_nothing = True
         handed_back = self._hand_back()
         self._record(time.monotonic() + RECORDING_PATIENCE)
-        for part in (self.unknown, self.rescuer, self.exchanger, self.keeper):
-            part.stop(HURRIED_PATIENCE if self._signals else RECORDING_PATIENCE)
+        self._stop_parts()
         self.tasks.stop(0.2 if self._signals else 3.0)
         self._leave()
         self._bell.close()
         log.info("worker %s has ended", self.settings.worker_id)
-        return Ending(handed_back, self._signals[-1] if self._signals else None)
+        hurried_by = self._signals[-1] if self._signals else None
+        return Ending(handed_back, hurried_by, len(self.slots.unrecorded()))
+
+    def _stop_parts(self) -> None:
+        """All at once: a database that does not answer must not hold up each of them in turn."""
+        parts: list[Loop] = [self.by_name, self.rescuer, self.exchanger, self.keeper]
+        parts += [] if self.recorder is None else [self.recorder]
+        end = time.monotonic() + (HURRIED_PATIENCE if self._signals else RECORDING_PATIENCE)
+        for part in parts:
+            part.stop(0)
+        for part in parts:
+            part.stop(max(end - time.monotonic(), 0))
 
     def _wait_for_running(self, end: float) -> None:
         while not self.slots.idle and not self._signals:
@@ -171,12 +190,12 @@ class Worker:
 
     def _record(self, end: float) -> None:
         hurried = False
-        while not self.exchanger.recorded and time.monotonic() < end:
+        while not self.outcomes.all_recorded and time.monotonic() < end:
             if self._signals and not hurried:
                 hurried, end = True, min(end, time.monotonic() + HURRIED_PATIENCE)
-            self.exchanger.wake()
+            self._wake()
             time.sleep(0.002)
-        if not self.exchanger.recorded:
+        if not self.outcomes.all_recorded:
             log.error("not all outcomes could be recorded; those leases will run out")
 
     def _leave(self) -> None:
@@ -193,7 +212,7 @@ class Worker:
             log.warning("worker %s is still listed: %s", self.settings.worker_id, error)
 
     def _is_empty(self) -> bool:
-        if not (self.slots.idle and self.exchanger.recorded):
+        if not (self.slots.idle and self.outcomes.all_recorded):
             return False
         settings = self.settings
         types = tuple(kind.name for kind in self._types)
@@ -209,9 +228,14 @@ class Worker:
         return settings.max_wait is not None and remaining.next_retry_in > settings.max_wait
 
     def _news(self) -> None:
-        self.exchanger.wake()
+        self._wake()
         if self._draining:
             self._changed.put(None)
+
+    def _wake(self) -> None:
+        self.exchanger.wake()
+        if self.recorder is not None:
+            self.recorder.wake()
 
     def _watch(self) -> None:
         self.keeper.wake()

@@ -3,18 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 from typing import Literal, NamedTuple
-
-import msgspec
 
 from yaoki.core.definition import read_definition
 from yaoki.core.job import AT, Job, Row
 from yaoki.core.said import DEFAULT_LEASE, SAID_MAX_ATTEMPTS, SAID_TIMEOUT, Unsaid
-from yaoki.store.op import Op, Steps, ask
+from yaoki.store.op import Op, Steps, ask, tell
 from yaoki.store.ops.jobs import with_attempts
 
 WINDOW = 1_000
 """How many due jobs at the head a claim looks at before it goes around them by lanes."""
+
+TIERS = 10
+"""How many priorities a claim looks at one by one before it goes around them by lanes."""
 
 ALONE_AFTER = 2
 """A job that was rescued so often runs with no other job beside it in its process."""
@@ -30,12 +32,19 @@ _LEASE_FOR, _LEASE_EXPIRES_AT = AT["lease_for"], AT["lease_expires_at"]
 _COUNTED = slice(AT["releases"], AT["rescues"] + 1)
 
 
+Places = Mapping[int, tuple[int, int]]
+"""A place in the line of each priority: the run_at and id of a job."""
+
+THE_HEAD = (-(2**63), 0)
+
+
 class Claimed(NamedTuple):
     """What a claim brought, and what the claimer wants to know next.
 
     `next_run_at` is when the first delayed job is due (microseconds), None when there is none.
     `by_lanes` says that the head of the queue holds jobs this claimer may not take.
-    `alone_waits` says that a dangerous job waits for the process to be empty.
+    `alone_waits` says that a dangerous job waits for the process to be empty. `after` is where
+    each priority's due jobs go on behind what was taken: for the next claim.
     """
 
     jobs: list[Job]
@@ -43,6 +52,7 @@ class Claimed(NamedTuple):
     now: int
     by_lanes: bool = False
     alone_waits: bool = False
+    after: Places = MappingProxyType({})
 
 
 class Ahead(NamedTuple):
@@ -58,6 +68,7 @@ class Look(Op[Ahead]):
     """Is anything due, and when will something be? Reads only, one seek a priority."""
 
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[Ahead]:
         tiers = yield ask("tiers")
@@ -73,6 +84,10 @@ class Claim(Op[Claimed]):
     any); `policies` are what the claimer's own definitions say; `caps` how many jobs of a queue
     at the most. Only the first `slots` may be of the kind that must start at once: those with
     one attempt, or that were rescued before.
+
+    With `after`, the first look of each priority begins behind that place, which saves walking
+    over what earlier claims have taken. Jobs may have come to lie before it, so a look that
+    finds too few is repeated from the head, unless `behind_only`.
     """
 
     worker_id: str
@@ -86,6 +101,8 @@ class Claim(Op[Claimed]):
     alone: Literal["never mind", "may run", "wait", "skip"] = "never mind"
     by_lanes: bool = False
     window: int = WINDOW
+    after: Places = field(default_factory=dict)
+    behind_only: bool = False
 
     def steps(self) -> Steps[Claimed]:
         tiers = yield ask("tiers")
@@ -97,7 +114,8 @@ class Claim(Op[Claimed]):
         taken, alone_waits = self._taken((yield from self._decided(found)), slots)
         rows = yield from self._marked(taken, slots, ahead.now)
         jobs = yield from _jobs(rows)
-        return Claimed(jobs, ahead.next_run_at, ahead.now, short, alone_waits)
+        after = self._after([row for row, _ in taken])
+        return Claimed(jobs, ahead.next_run_at, ahead.now, short, alone_waits, after)
 
     def _found(self, tiers: Sequence[Row]) -> Steps[tuple[list[Row], bool]]:
         """Due jobs in order; True when jobs that may not be taken crowd the head."""
@@ -128,21 +146,35 @@ class Claim(Op[Claimed]):
         if self.by_lanes:
             return found, True
         may = {
-            "types": _json_or_none(self.types),
-            "queues": _json_or_none(queues),
-            "but_not": _json(self.caps if queues is None else ()),
+            "types": _list_or_none(self.types),
+            "queues": _list_or_none(queues),
+            "but_not": list(self.caps) if queues is None else [],
             "rescues_below": self._safe(),
         }
         window = max(self.window, limit)
-        for priority in [priority for priority, due, _ in tiers if due]:
+        due_tiers = [priority for priority, due, _ in tiers if due]
+        for place, priority in enumerate(due_tiers):
             missing = limit - len(found)
             if missing < 1:
                 break
-            due = ask("due", priority=priority, window=window, limit=missing, **may)
-            rows = (yield due).rows
+            if place >= TIERS:
+                return found, True
+            run_at, above = at = self.after.get(priority, THE_HEAD)
+            look = {"priority": priority, "window": window, "limit": missing} | may
+            rows = (yield ask("due", after_run_at=run_at, after_id=above, **look)).rows
+            if len(rows) < missing and at != THE_HEAD and not self.behind_only:
+                run_at, above = THE_HEAD
+                rows = (yield ask("due", after_run_at=run_at, after_id=above, **look)).rows
             found += sorted(rows, key=_in_order)
             if len(rows) < missing:
-                [(seen,)] = (yield ask("due_count", priority=priority, most=window + 1)).rows
+                count = ask(
+                    "due_count",
+                    priority=priority,
+                    most=window + 1,
+                    after_run_at=run_at,
+                    after_id=above,
+                )
+                [(seen,)] = (yield count).rows
                 if seen > window:
                     return found, True
                 window -= seen
@@ -165,10 +197,18 @@ class Claim(Op[Claimed]):
                 place = {"type": kind, "queue": queue, "priority": priority}
                 lane = ask("lane", limit=missing, rescues_below=self._safe(), **place)
                 due += (yield lane).rows
-            chosen += sorted(due)[:missing]
-        rows = (yield ask("get_many", ids=_json([job_id for _, job_id in chosen]))).rows
-        by_id = {row[_ID]: row for row in rows}
-        return [by_id[job_id] for _, job_id in chosen]
+            chosen += sorted(due)
+        if not chosen:
+            return []
+        ids = [job_id for _, job_id in chosen]
+        rows = (yield ask("first_of", ids=ids, limit=limit)).rows
+        return sorted(rows, key=_in_order)
+
+    def _after(self, taken: Sequence[Row]) -> Places:
+        # By lanes, or by queues of their own, what is not taken does not lie behind what is.
+        if self.by_lanes or self.caps:
+            return {}
+        return {**self.after, **{row[_PRIORITY]: (row[_RUN_AT], row[_ID]) for row in taken}}
 
     def _safe(self) -> int | None:
         """Jobs that were rescued so often are passed over; None: none are."""
@@ -195,7 +235,7 @@ class Claim(Op[Claimed]):
                 if self.alone == "may run" and not taken:
                     return [(row, policy)], False
                 return taken, True
-            at_once = row[_RESCUES] > 0 or _max_attempts(row, policy) == 1
+            at_once = row[_RESCUES] > 0 or _allowed(row, policy) == 1
             if at_once and len(taken) >= slots:
                 break
             taken.append((row, policy))
@@ -210,7 +250,7 @@ class Claim(Op[Claimed]):
         for place, (row, policy) in enumerate(taken):
             said = row[_SAID]
             mark = (
-                row[_MAX_ATTEMPTS] if said & SAID_MAX_ATTEMPTS else policy.max_attempts,
+                _allowed(row, policy),
                 row[_TIMEOUT] if said & SAID_TIMEOUT else policy.timeout,
                 policy.backoff,
                 now if place < slots else None,
@@ -218,9 +258,9 @@ class Claim(Op[Claimed]):
             groups.setdefault(mark, []).append(row[_ID])
             rows.append(self._as_written(row, mark, now))
         for (max_attempts, timeout, backoff, started_at), ids in groups.items():
-            yield ask(
+            yield tell(
                 "claim",
-                ids=_json(ids),
+                ids=ids,
                 token=now | 1,
                 max_attempts=max_attempts,
                 timeout=timeout,
@@ -269,8 +309,8 @@ class DueTypes(Op[list[str]]):
 def _lanes(types: Iterable[str], queues: Sequence[str] | None) -> Steps[list[Row]]:
     """Each (type, queue, priority) that has pending jobs, but for paused ones; each once."""
     if queues is None:
-        return (yield ask("lanes", types=_json(types))).rows
-    return (yield ask("lanes_of", types=_json(types), queues=_json(queues))).rows
+        return (yield ask("lanes", types=_list(types))).rows
+    return (yield ask("lanes_of", types=_list(types), queues=_list(queues))).rows
 
 
 def _ahead(tiers: Sequence[Row], now: int) -> Ahead:
@@ -290,9 +330,10 @@ def _published(row: Row) -> Steps[Unsaid]:
     return Unsaid(max_attempts=row[_MAX_ATTEMPTS], timeout=row[_TIMEOUT], backoff=row[_BACKOFF])
 
 
-def _max_attempts(row: Row, policy: Unsaid) -> int:
+def _allowed(row: Row, policy: Unsaid) -> int:
+    """How many attempts; at least this one, for which a newer definition may be too strict."""
     said = row[_SAID] & SAID_MAX_ATTEMPTS
-    allowed: int = row[_MAX_ATTEMPTS] if said else policy.max_attempts
+    allowed: int = row[_MAX_ATTEMPTS] if said else max(policy.max_attempts, row[_ATTEMPT] + 1)
     return allowed
 
 
@@ -309,9 +350,10 @@ def _in_order(row: Row) -> tuple[int, int, int]:
     return -row[_PRIORITY], row[_RUN_AT], row[_ID]
 
 
-def _json_or_none(values: Iterable[object] | None) -> str | None:
-    return None if values is None else _json(values)
+def _list_or_none(values: Iterable[str] | None) -> list[str] | None:
+    return None if values is None else _list(values)
 
 
-def _json(values: Iterable[object]) -> str:
-    return msgspec.json.encode(list(dict.fromkeys(values))).decode()
+def _list(values: Iterable[str]) -> list[str]:
+    """Each once, in the order in which they came."""
+    return list(dict.fromkeys(values))

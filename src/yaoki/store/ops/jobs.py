@@ -1,8 +1,8 @@
 """Making a job, reading it, and what operators do to it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,12 +20,17 @@ from yaoki.core.said import (
     Unsaid,
 )
 from yaoki.core.states import Status
-from yaoki.store.op import Op, Params, Statement, Steps, ask, ask_many
+from yaoki.store.op import Interfered, Op, Params, Statement, Steps, ask, ask_many
+
+T = TypeVar("T")
 
 OnExisting = Literal["return", "retry", "raise"]
 
 ATTEMPTS_SHOWN = 1_000
 """The last attempts of a job that are read with it; all are kept."""
+
+PORTION = 8_000_000
+"""Characters of payloads that are sent with one statement."""
 
 _AT_FIRST = {
     "status": "pending",
@@ -58,6 +63,7 @@ class Enqueue(Op[Job]):
     that belongs to a job of another type raises KeyConflict.
     """
 
+    atomic = False
     job: NewJob
     unsaid: Unsaid | None = None
     on_existing: OnExisting = "return"
@@ -87,6 +93,8 @@ class EnqueueMany(Op[list[Job]]):
         return True
 
     def steps(self) -> Steps[list[Job]]:
+        if self._are_alike():
+            return (yield from self._made_alike())
         owners = yield from self._owners()
         fresh: list[Params] = []
         places: list[int | NewJob] = []
@@ -103,19 +111,46 @@ class EnqueueMany(Op[list[Job]]):
             places.append(len(fresh))
             fresh.append(params)
         made = yield from _insert(fresh)
-        jobs = []
-        for place in places:
-            if isinstance(place, int):
-                jobs.append(made[place])
-            else:
-                jobs.append((yield from _existing(place, self.on_existing)))
+        existing = yield from self._existing(
+            [place for place in places if not isinstance(place, int)], owners
+        )
+        return [
+            made[place] if isinstance(place, int) else existing[str(place.idempotency_key)]
+            for place in places
+        ]
+
+    def _existing(
+        self, known: list[NewJob], owners: Mapping[str, tuple[str, int]]
+    ) -> Steps[dict[str, Job]]:
+        """The jobs that had these keys, by key; in the order of id, in which rows are locked."""
+        found: dict[str, Job] = {}
+        for job in sorted(known, key=lambda job: owners[str(job.idempotency_key)][1]):
+            found[str(job.idempotency_key)] = yield from _existing(job, self.on_existing)
+        return found
+
+    def _are_alike(self) -> bool:
+        """Do they differ by their payloads only?"""
+        if len({(job.type, *job[2:]) for job in self.jobs}) != 1:
+            return False
+        return self.jobs[0].idempotency_key is None
+
+    def _made_alike(self) -> Steps[list[Job]]:
+        first = self.jobs[0]
+        params = yield from _resolved(first, self.unsaid.get(first.type))
+        jobs: list[Job] = []
+        for some in _portions([job.payload for job in self.jobs], len):
+            answer = yield ask("enqueue_alike", **params, payloads=some, count=len(some))
+            head, tail = _around_the_payload(_row(params, 0, answer.now))
+            ids = sorted(job_id for (job_id,) in answer.rows)
+            each = zip(ids, some, strict=True)
+            jobs += [Job((job_id, *head, payload, *tail)) for job_id, payload in each]
         return jobs
 
     def _owners(self) -> Steps[dict[str, tuple[str, int]]]:
         keys = sorted({job.idempotency_key for job in self.jobs if job.idempotency_key is not None})
         if not keys:
             return {}
-        answer = yield ask("get_by_keys", keys=_json(keys))
+        answer = yield ask("get_by_keys", keys=keys)
         existing = [Job(row) for row in answer.rows]
         return {str(job.idempotency_key): (job.type, job.id) for job in existing}
 
@@ -157,8 +192,11 @@ class Cancel(Op[Job]):
     def steps(self) -> Steps[Job]:
         answer = yield ask("cancel", id=self.id)
         job = yield from Get(self.id).steps()
-        if answer.changed == 0 and job.status in (Status.COMPLETED, Status.FAILED):
-            raise WrongStatus(job.id, job.status, "there is nothing left to cancel")
+        if answer.changed == 0:
+            if not job.is_final and not job.being_cancelled:
+                raise Interfered(_SINCE)
+            if job.status in (Status.COMPLETED, Status.FAILED):
+                raise WrongStatus(job.id, job.status, "there is nothing left to cancel")
         return job
 
 
@@ -173,9 +211,11 @@ class Retry(Op[Job]):
         return True
 
     def steps(self) -> Steps[Job]:
-        answer = yield ask("retry", id=self.id)
+        answer = yield ask("retry", id=self.id, waiting=1)
         job = yield from Get(self.id).steps()
         if answer.changed == 0:
+            if job.status in (Status.PENDING, Status.FAILED, Status.CANCELLED):
+                raise Interfered(_SINCE)
             raise WrongStatus(job.id, job.status, _why_no_retry(job))
         return job
 
@@ -199,7 +239,7 @@ class RetryFailed(Op[list[int]]):
         )
         ids = [job_id for (job_id,) in answer.rows]
         if ids:
-            yield ask_many("retry", [{"id": job_id} for job_id in ids])
+            yield ask_many("retry", [{"id": job_id, "waiting": 0} for job_id in ids])
         return ids
 
 
@@ -213,14 +253,19 @@ class Discard(Op[None]):
         answer = yield ask("discard", id=self.id)
         if answer.changed == 0:
             job = yield from Get(self.id).steps()
+            if job.is_final:
+                raise Interfered(_SINCE)
             raise WrongStatus(job.id, job.status, "cancel it first; only ended jobs are discarded")
+
+
+_SINCE = "the job has changed since, and what was not possible then is possible now"
 
 
 def with_attempts(rows: Sequence[Row], *, claimed: bool = False) -> Steps[list[Job]]:
     """The jobs of these rows, with the attempts that are on record."""
     if not rows:
         return []
-    ids = _json([row[0] for row in rows])
+    ids = [row[0] for row in rows]
     answer = yield ask("attempts", ids=ids, most=ATTEMPTS_SHOWN)
     attempts: dict[int, list[Attempt]] = {}
     for job_id, *columns in answer.rows:
@@ -275,12 +320,33 @@ def _timeout(said: int | None, unsaid: Unsaid) -> int | None:
     return None if said == NO_LIMIT else said
 
 
+def _portions(items: list[T], length: Callable[[T], int]) -> Iterator[list[T]]:
+    """As many at a time as have PORTION characters together: usually all of them."""
+    start = size = 0
+    for place, item in enumerate(items):
+        size += length(item)
+        if size > PORTION and place > start:
+            yield items[start:place]
+            start, size = place, length(item)
+    if items:
+        yield items[start:]
+
+
+def _around_the_payload(row: Row) -> tuple[Row, Row]:
+    place = AT["payload"]
+    return row[1:place], row[place + 1 :]
+
+
 def _insert(fresh: list[Params]) -> Steps[list[Job]]:
-    if not fresh:
-        return []
-    answer = yield ask_many("enqueue_many", fresh, count=len(fresh))
-    ids = [job_id for (job_id,) in answer.rows]
-    return [Job(_row(params, made, answer.now)) for params, made in zip(fresh, ids, strict=True)]
+    jobs: list[Job] = []
+    for some in _portions(fresh, lambda params: len(params["payload"])):
+        answer = yield ask_many("enqueue_many", some, count=len(some))
+        ids = sorted(job_id for (job_id,) in answer.rows)
+        if len(ids) < len(some):
+            raise Interfered("somebody else has just used one of these keys")
+        each = zip(some, ids, strict=True)
+        jobs += [Job(_row(params, job_id, answer.now)) for params, job_id in each]
+    return jobs
 
 
 def _row(params: Params, job_id: int, now: int) -> Row:
@@ -295,13 +361,17 @@ def _row(params: Params, job_id: int, now: int) -> Row:
 
 
 def _existing(job: NewJob, on_existing: OnExisting) -> Steps[Job]:
-    [row] = (yield ask("get_by_key", key=job.idempotency_key)).rows
-    [existing] = yield from with_attempts([row])
+    rows = (yield ask("get_by_key", key=job.idempotency_key)).rows
+    if not rows:
+        raise Interfered("the job that had this key has just been discarded")
+    [existing] = yield from with_attempts(rows)
     _same_type(job, existing.type, existing.id)
     if on_existing == "raise":
         raise DuplicateJob(str(job.idempotency_key), existing.id, existing.status)
     if on_existing == "retry" and existing.status in (Status.FAILED, Status.CANCELLED):
-        existing = yield from Retry(existing.id).steps()
+        if (yield ask("retry", id=existing.id, waiting=0)).changed == 0:
+            raise Interfered("somebody else has just put it back")
+        existing = yield from Get(existing.id).steps()
     return msgspec.structs.replace(existing, created=False)
 
 
@@ -316,7 +386,3 @@ def _why_no_retry(job: Job) -> str:
     if job.status is Status.RUNNING:
         return f"worker {job.worker_id} is at it; cancel it first, or wait"
     return "it is done; enqueue a new job to have it done again"
-
-
-def _json(values: Iterable[object]) -> str:
-    return msgspec.json.encode(list(values)).decode()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from yaoki.core.errors import InvalidOption
-from yaoki.core.job import Job
+from yaoki.core.job import BIGGEST_ID, Job
 from yaoki.core.states import Status
 from yaoki.store.op import Op, Statement, Steps
 from yaoki.store.ops.jobs import with_attempts
@@ -57,6 +57,7 @@ class ListJobs(Op[Page]):
 def _before(cursor: str | None) -> int | None:
     if cursor is None:
         return None
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+    is_number = cursor.isascii() and cursor.isdigit() and len(cursor) <= 19
+    if not is_number or int(cursor) > BIGGEST_ID:
         raise InvalidOption(f"{cursor[:50]!a} is no cursor; pass the cursor of the page before")
     return int(cursor)

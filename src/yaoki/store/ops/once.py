@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from yaoki.store.op import Op, Steps, ask
+from yaoki.store.op import Op, Steps, ask, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,6 @@ class Once(Op[bool]):
     keep: int
 
     def steps(self) -> Steps[bool]:
-        yield ask("once_forget", keep=self.keep)
+        yield tell("once_forget", keep=self.keep)
         [(recorded,)] = (yield ask("once", scope=self.scope, key=self.key)).rows
         return bool(recorded)

@@ -50,6 +50,7 @@ class Paused(Op[list[PausedName]]):
     """Every queue and type that is paused."""
 
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[list[PausedName]]:
         rows = (yield ask("paused")).rows
@@ -87,6 +88,7 @@ class Queues(Op[list[Queue]]):
 class Pause(Op[None]):
     """Let nobody claim jobs of this queue or type until it is resumed; running ones go on."""
 
+    atomic = False
     kind: Kind
     name: str
 
@@ -98,6 +100,7 @@ class Pause(Op[None]):
 class Resume(Op[None]):
     """Let jobs of this queue or type be claimed again."""
 
+    atomic = False
     kind: Kind
     name: str
 

@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from yaoki.core.errors import LeaseLost
 from yaoki.core.job import Job
 from yaoki.core.outcomes import RELEASES_FREE, Change
-from yaoki.store.op import Op, Params, Steps, ask, ask_many
+from yaoki.store.op import Op, Params, Steps, ask, tell, tell_many
 from yaoki.store.ops.claims import Claim, Claimed
 from yaoki.store.ops.jobs import Get, with_attempts
 
@@ -71,34 +69,57 @@ class Settle(Op[frozenset[int]]):
         return any(one.change.outcome not in _FINAL for one in self.settlements)
 
     def steps(self) -> Steps[frozenset[int]]:
-        held, refused = yield from self._sifted()
-        for some in _portions([one for one in held if one.change.outcome == "completed"]):
-            rows = [(*one.held, one.ran_for, one.change.result, one.progress) for one in some]
-            yield ask("complete", rows=_json(rows))
-        other = [one.params() for one in held if one.change.outcome != "completed"]
-        if other:
-            yield ask_many("settle", other)
-        return frozenset(refused)
+        settled = yield from _settled(self.settlements)
+        return settled.refused
 
-    def _sifted(self) -> Steps[tuple[list[Settlement], set[int]]]:
-        """Those whose claim holds now, and the ids of the others.
 
-        Asked before anything is recorded: afterwards, the token of a claim that this statement
-        has ended looks like that of one which had ended before.
-        """
-        if not self.settlements:
-            return [], set()
-        leases = yield from _leases_of([one.held.id for one in self.settlements])
-        held, refused = [], set()
-        for one in self.settlements:
-            job_id, lease = one.held
-            if leases.get(job_id) == lease and lease % 2 == 1:
-                # A claim ends once: a second settlement of it, in this very batch, is refused.
-                del leases[job_id]
-                held.append(one)
-            else:
-                refused.add(job_id)
-        return held, refused
+class _Settled(NamedTuple):
+    refused: frozenset[int]
+    locked: frozenset[int] = frozenset()
+
+
+def _settled(settlements: Sequence[Settlement], *, patient: bool = True) -> Steps[_Settled]:
+    """Record what can be recorded; a patient one waits for rows that others have locked."""
+    if not settlements:
+        return _Settled(frozenset())
+    held, refused, locked = yield from _sifted(settlements, patient)
+    for some in _portions([one for one in held if one.change.outcome == "completed"]):
+        rows = [(*one.held, one.ran_for, one.change.result, one.progress) for one in some]
+        ids, leases, times, results, notes = map(list, zip(*rows, strict=True))
+        yield tell(
+            "complete", rows=rows, ids=ids, leases=leases, times=times, results=results, notes=notes
+        )
+    other = [one.params() for one in held if one.change.outcome != "completed"]
+    if other:
+        yield tell_many("settle", other)
+    return _Settled(frozenset(refused), frozenset(locked))
+
+
+def _sifted(
+    settlements: Sequence[Settlement], patient: bool
+) -> Steps[tuple[list[Settlement], set[int], set[int]]]:
+    """Those whose claim holds now; the ids of those whose does not, and of those to try later.
+
+    Asked before anything is recorded: afterwards, the token of a claim that this statement has
+    ended looks like that of one which had ended before.
+    """
+    ids = sorted({one.held.id for one in settlements})
+    leases = yield from _leases("leases_held" if patient else "leases_free", ids)
+    busy: dict[int, int] = {}
+    if not patient and len(leases) < len(ids):
+        busy = yield from _leases("leases_of", [one for one in ids if one not in leases])
+    held, refused, locked = [], set(), set()
+    for one in settlements:
+        job_id, lease = one.held
+        if leases.get(job_id) == lease and lease % 2 == 1:
+            # A claim ends once: a second settlement of it, in this very batch, is refused.
+            del leases[job_id]
+            held.append(one)
+        elif busy.get(job_id) == lease:
+            locked.add(job_id)
+        else:
+            refused.add(job_id)
+    return held, refused, locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +143,14 @@ class SettleOne(Op[Job]):
 
 
 class Exchanged(NamedTuple):
-    """What an exchange brought: ids that were refused, and what was claimed."""
+    """What an exchange brought.
+
+    The ids that were refused, those to be tried again because somebody else's transaction has
+    their rows locked, and what was claimed.
+    """
 
     refused: frozenset[int]
+    locked: frozenset[int]
     claimed: Claimed | None
 
 
@@ -140,15 +166,16 @@ class Exchange(Op[Exchanged]):
         return Settle(self.settlements).wakes
 
     def steps(self) -> Steps[Exchanged]:
-        refused = yield from Settle(self.settlements).steps()
+        settled = yield from _settled(self.settlements, patient=False)
         claimed = None if self.claim is None else (yield from self.claim.steps())
-        return Exchanged(refused, claimed)
+        return Exchanged(*settled, claimed)
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Op[None]):
     """Write how far a running job is; LeaseLost when it is not ours any more."""
 
+    atomic = False
     held: Held
     progress: str
 
@@ -178,6 +205,7 @@ class Extend(Op[Job]):
 class StillHeld(Op[bool]):
     """Is the job running under this lease?"""
 
+    atomic = False
     held: Held
 
     def steps(self) -> Steps[bool]:
@@ -207,13 +235,9 @@ def _portions(done: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 def refused_now(held: Sequence[Held]) -> Steps[set[Held]]:
     """Those of `held` that are not running under these leases now."""
-    leases = yield from _leases_of([one.id for one in held])
+    leases = yield from _leases("leases_of", [one.id for one in held])
     return {one for one in held if leases.get(one.id) != one.lease or one.lease % 2 == 0}
 
 
-def _leases_of(ids: Sequence[int]) -> Steps[dict[int, int]]:
-    return dict((yield ask("leases_of", ids=_json(ids))).rows)
-
-
-def _json(values: Sequence[object]) -> str:
-    return msgspec.json.encode(values).decode()
+def _leases(statement: str, ids: Sequence[int]) -> Steps[dict[int, int]]:
+    return dict((yield ask(statement, ids=ids)).rows) if ids else {}

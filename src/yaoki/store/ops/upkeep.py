@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-import msgspec
-
 from yaoki.core.backoff import read_backoff
 from yaoki.core.failures import Failure
 from yaoki.core.job import AT, Row
 from yaoki.core.outcomes import Released, Retried, settle
-from yaoki.store.op import Op, Steps, ask, ask_many
+from yaoki.store.op import Op, Steps, ask, ask_many, tell, tell_many
 from yaoki.store.ops.settling import Held, Settle, Settlement, refused_now
 
 _ATTEMPT, _BACKOFF, _RESCUES = AT["attempt"], AT["backoff"], AT["rescues"]
@@ -43,6 +41,7 @@ class Leases(Op[list[Lease]]):
     """Every lease there is."""
 
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[list[Lease]]:
         rows = (yield ask("leases")).rows
@@ -84,7 +83,9 @@ class Rescue(Op[list[Rescued]]):
         if self.seen is None:
             return (yield ask("expired_rows", limit=self.limit)).rows
         seen = {lease.id: (lease.lease, lease.expires_at) for lease in self.seen}
-        rows = (yield ask("held_rows", ids=_json(list(seen)))).rows
+        if not seen:
+            return []
+        rows = (yield ask("held_rows", ids=list(seen))).rows
         return [row for row in rows if (row[_LEASE], row[_EXPIRES]) == seen[row[0]]]
 
 
@@ -99,11 +100,11 @@ class KeepAlive(Op["Kept"]):
     held: Sequence[Held]
 
     def steps(self) -> Steps["Kept"]:
-        yield ask("beat", **self.worker._asdict())
+        yield tell("beat", **self.worker._asdict())
         refused = yield from refused_now(self.held)
         renewals = [{"id": one.id, "lease": one.lease} for one in self.held if one not in refused]
         if renewals:
-            yield ask_many("renew", renewals)
+            yield tell_many("renew", renewals)
         rows = (yield ask("held_by", worker_id=self.worker.worker_id)).rows
         return Kept(frozenset(refused), [Held(*row) for row in rows])
 
@@ -116,14 +117,14 @@ class Kept(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker as it announces itself; `queues` and `types` are JSON, `lease_for` microseconds."""
+    """A worker as it announces itself; `lease_for` is microseconds."""
 
     worker_id: str
     host: str
     pid: int
     version: str
-    queues: str | None
-    types: str
+    queues_json: str | None
+    types_json: str
     concurrency: int
     state: str
     lease_for: int
@@ -136,6 +137,7 @@ class MarkStarted(Op[None]):
     A rescue counts the attempt of a job that had begun.
     """
 
+    atomic = False
     started: Sequence[tuple[Held, int]]
 
     def steps(self) -> Steps[None]:
@@ -153,6 +155,7 @@ class Cancelling(Op[list[Held]]):
     """The running jobs that somebody wants to stop."""
 
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[list[Held]]:
         return [Held(*row) for row in (yield ask("cancelling")).rows]
@@ -176,10 +179,11 @@ class Remaining(Op[Rest]):
     types: tuple[str, ...]
     queues: tuple[str, ...] | None = None
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[Rest]:
-        queues = None if self.queues is None else _json(self.queues)
-        [row] = (yield ask("remaining", types=_json(self.types), queues=queues)).rows
+        queues = None if self.queues is None else list(self.queues)
+        [row] = (yield ask("remaining", types=list(self.types), queues=queues)).rows
         running, due, next_retry_at, now = row
         wait = None if next_retry_at is None else max(next_retry_at - now, 0) / 1_000_000
         return Rest(running, bool(due), wait)
@@ -199,7 +203,3 @@ def _settlement(row: Row, rng: Random) -> Settlement:
 def _counts(row: Row) -> bool:
     """An attempt that began counts; so does the second time that one never began."""
     return row[_STARTED] is not None or row[_RESCUES] > 0
-
-
-def _json(values: Sequence[object]) -> str:
-    return msgspec.json.encode(values).decode()

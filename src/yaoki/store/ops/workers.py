@@ -8,7 +8,7 @@ import msgspec
 
 from yaoki.core.definition import Definition, read_definition
 from yaoki.core.times import as_datetime
-from yaoki.store.op import Op, Steps, ask
+from yaoki.store.op import Op, Statement, Steps, ask, tell
 
 FORGOTTEN_AFTER = 24 * 3_600 * 1_000_000
 """Microseconds after which a silent worker is no longer listed."""
@@ -44,6 +44,7 @@ class Workers(Op[list[Worker]]):
     """Every worker that announced itself and did not take leave, the oldest first."""
 
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[list[Worker]]:
         return [_worker(*row) for row in (yield ask("workers")).rows]
@@ -56,8 +57,8 @@ class Leave(Op[None]):
     worker_id: str
 
     def steps(self) -> Steps[None]:
-        yield ask("leave", worker_id=self.worker_id)
-        yield ask("forget_workers", silent_for=FORGOTTEN_AFTER)
+        yield tell("leave", worker_id=self.worker_id)
+        yield tell("forget_workers", silent_for=FORGOTTEN_AFTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +79,42 @@ class Publish(Op[None]):
     def steps(self) -> Steps[None]:
         for definition in sorted(self.definitions, key=lambda each: each.type):
             known = (yield ask("definition", type=definition.type)).rows
-            yield ask(
+            yield tell(
                 "publish",
                 type=definition.type,
                 definition=definition.to_json(),
                 published_by=self.published_by,
             )
             if not known:
-                yield from self._adopt(definition)
+                yield _adopt(definition)
 
-    def _adopt(self, definition: Definition) -> Steps[None]:
-        unsaid = definition.unsaid()
-        yield ask(
-            "adopt",
-            type=definition.type,
-            queue=unsaid.queue,
-            priority=unsaid.priority,
-            max_attempts=unsaid.max_attempts,
-            timeout=unsaid.timeout,
-        )
+
+@dataclass(frozen=True, slots=True)
+class Adopt(Op[None]):
+    """Take in jobs that were enqueued by name at the very moment of the first Publish.
+
+    Where transactions run side by side, one of them may have looked for a definition before it was
+    published, and committed its jobs after these were looked for.
+    """
+
+    atomic = False
+    definitions: Sequence[Definition]
+
+    def steps(self) -> Steps[None]:
+        for definition in self.definitions:
+            yield _adopt(definition)
+
+
+def _adopt(definition: Definition) -> Statement:
+    unsaid = definition.unsaid()
+    return tell(
+        "adopt",
+        type=definition.type,
+        queue=unsaid.queue,
+        priority=unsaid.priority,
+        max_attempts=unsaid.max_attempts,
+        timeout=unsaid.timeout,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +122,7 @@ class Definitions(Op[dict[str, Definition]]):
     """What workers have published, by job type."""
 
     writes = False
+    atomic = False
 
     def steps(self) -> Steps[dict[str, Definition]]:
         rows = (yield ask("definitions")).rows

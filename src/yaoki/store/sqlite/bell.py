@@ -68,6 +68,9 @@ class DataVersionBell:
                 return False
             self._sleep(left)
 
+    def hush(self) -> None:
+        """Nobody is put to any trouble by ringing it."""
+
     def close(self) -> None:
         self.forget()
         self._closed()

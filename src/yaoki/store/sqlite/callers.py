@@ -43,6 +43,11 @@ def borrow(connection: Any) -> Borrowed:
             f"{family} brings a SQLite library of its own, and two of them in one process damage "
             f"the file that both have open; {_HOW}"
         )
+    if family in ("psycopg", "psycopg2", "asyncpg"):
+        raise WrongConnection(
+            "that connection is to PostgreSQL, and the jobs are in a SQLite file: one transaction "
+            f"cannot span both; {_HOW}"
+        )
     raise WrongConnection(f"a {family}.{type(connection).__qualname__} cannot be used; {_HOW}")
 
 

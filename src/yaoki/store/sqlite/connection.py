@@ -10,6 +10,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from yaoki.core.errors import StoreBusy, StoreError, StoreUnavailable, UnsupportedStore
 from yaoki.store import sql
 from yaoki.store.op import Answer, Params, Statement
@@ -128,10 +130,21 @@ def _bound(name: str, composed: str | None) -> tuple[Bound, Bound]:
 
 def _by_place(text: str) -> tuple[str, Values]:
     names = _PARAMETER.findall(text)
+    if not _LISTS.isdisjoint(names):
+        return _PARAMETER.sub("?", text), lambda params: [_flat(params[name]) for name in names]
     if len(names) > 1:
         return _PARAMETER.sub("?", text), itemgetter(*names)
     return _PARAMETER.sub("?", text), lambda params: [params[name] for name in names]
 
+
+def _flat(value: Any) -> Any:
+    """SQLite knows no lists: they are bound as JSON, and read with json_each."""
+    return _encode(value).decode() if isinstance(value, list) else value
+
+
+_encode = msgspec.json.Encoder().encode
+
+_LISTS = frozenset(("but_not", "ids", "keys", "payloads", "queues", "rows", "types"))
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 

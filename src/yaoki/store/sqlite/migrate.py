@@ -2,8 +2,7 @@
 
 import sqlite3
 
-from yaoki.core.errors import SchemaTooNew
-from yaoki.store.migrations import Migration, migrations
+from yaoki.store.migrations import migrations, missing
 from yaoki.store.sqlite.connection import DIALECT, begin, roll_back
 
 _LEDGER = """
@@ -26,13 +25,13 @@ def version(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection, busy_timeout: float) -> list[str]:
     """Apply what is missing in one transaction; of two at once, the second waits and finds none."""
-    if not _missing(version(connection)):
+    if not missing(migrations(DIALECT), version(connection)):
         return []
     begin(connection, busy_timeout)
     try:
-        missing = _missing(version(connection))
+        steps = missing(migrations(DIALECT), version(connection))
         connection.execute(_LEDGER)
-        for migration in missing:
+        for migration in steps:
             for statement in statements(migration.text):
                 connection.execute(statement)
             connection.execute(
@@ -43,7 +42,7 @@ def migrate(connection: sqlite3.Connection, busy_timeout: float) -> list[str]:
     except BaseException:
         roll_back(connection)
         raise
-    return [f"{migration.number:04} {migration.name}" for migration in missing]
+    return [f"{migration.number:04} {migration.name}" for migration in steps]
 
 
 def statements(text: str) -> list[str]:
@@ -55,13 +54,3 @@ def statements(text: str) -> list[str]:
             found.append(buffer.strip())
             buffer = ""
     return found
-
-
-def _missing(applied: int) -> list[Migration]:
-    known = migrations(DIALECT)
-    if applied > known[-1].number:
-        raise SchemaTooNew(
-            f"the tables are of schema {applied}, made by a newer yaoki; this one knows schema "
-            f"{known[-1].number}: upgrade it"
-        )
-    return [migration for migration in known if migration.number > applied]

@@ -7,11 +7,11 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from yaoki.core.errors import StoreBusy, StoreUnavailable, TransactionLost
 from yaoki.store.op import Op
@@ -34,6 +34,8 @@ class SQLiteStore:
     Writes go through one connection, in groups; reads through connections of their own. All
     connections are closed before a fork and opened anew after it, by parent and child alike.
     """
+
+    one_writer: ClassVar[bool] = True
 
     def __init__(self, url: str, *, clock: Clock = host_clock) -> None:
         self.url = url
@@ -90,6 +92,13 @@ class SQLiteStore:
             if lost.is_set():
                 raise TransactionLost(LOST)
 
+    @asynccontextmanager
+    async def ablock(
+        self, connection: Any
+    ) -> AsyncIterator[tuple[Callable[[Op[Any]], Any], Callable[[], None]]]:
+        with self.block(connection) as both:
+            yield both
+
     def joined(self) -> Any:
         path = self._place.path if self._open is None else self._open.path
         return None if path is None else callers.joined_django(path)
@@ -110,6 +119,9 @@ class SQLiteStore:
         with self._lock:
             self._bells.append(bell)
         return bell
+
+    def watch(self) -> DataVersionBell:
+        return self.bell()
 
     def migrate(self) -> list[str]:
         self._opened()

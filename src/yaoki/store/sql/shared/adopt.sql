@@ -2,7 +2,10 @@
 UPDATE yaoki.jobs SET
     queue = CASE WHEN said & 1 = 0 THEN :queue ELSE queue END,
     priority = CASE WHEN said & 2 = 0 THEN :priority ELSE priority END,
-    max_attempts = CASE WHEN said & 4 = 0 THEN :max_attempts ELSE max_attempts END,
+    max_attempts = CASE
+        WHEN said & 4 = 0 THEN max(:max_attempts, attempt + 1)
+        ELSE max_attempts
+    END,
     timeout = CASE WHEN said & 8 = 0 THEN :timeout ELSE timeout END,
     said = said - 16,
     revision = revision + 1,

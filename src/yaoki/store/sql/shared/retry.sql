@@ -1,4 +1,4 @@
--- Put back: from the start when it had ended, at once when it was waiting.
+-- Put back: from the start when it had ended; at once when it was waiting, if that is meant too.
 UPDATE yaoki.jobs SET
     status = 'pending',
     attempt = CASE WHEN status = 'pending' THEN attempt ELSE 0 END,
@@ -13,4 +13,4 @@ UPDATE yaoki.jobs SET
     rescues = 0,
     revision = revision + 1,
     updated_at = :now
-WHERE id = :id AND status IN ('pending', 'failed', 'cancelled');
+WHERE id = :id AND (status IN ('failed', 'cancelled') OR (:waiting = 1 AND status = 'pending'));

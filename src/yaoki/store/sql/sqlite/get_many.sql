@@ -1,3 +1,0 @@
-SELECT * FROM yaoki.jobs
-WHERE id IN (SELECT value FROM json_each(:ids))
-ORDER BY id;

@@ -1,0 +1,1 @@
+SELECT id, lease FROM yaoki.jobs WHERE id IN (SELECT value FROM json_each(:ids));
