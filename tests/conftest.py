@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pgbouncer, postgres
 from tests.support.clocks import Clock
 from tests.support.processes import Processes
 from tests.support.runners import RUNNERS
 from yaoki import Yaoki
 from yaoki.store import Store
+
+
+def pytest_report_header() -> list[str]:
+    return [postgres.description(), pgbouncer.description()]
+
+
+def pytest_sessionfinish() -> None:
+    pgbouncer.end()
+    postgres.end()
 
 
 @pytest.fixture
@@ -38,6 +48,20 @@ def app(store: Store) -> Iterator[Yaoki]:
 def url(tmp_path: Path) -> str:
     """Of a SQLite file that is not there yet."""
     return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """Of a PostgreSQL database that has our tables."""
+    with postgres.fresh_database() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_url(request: pytest.FixtureRequest) -> str:
+    """Of a database of each kind, where the clock is the database's or the host's."""
+    url: str = request.getfixturevalue("url" if request.param == "sqlite" else "postgres_url")
+    return url
 
 
 @pytest.fixture

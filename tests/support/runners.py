@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.pgbouncer import program, through
+from tests.support.postgres import fresh_database
 from yaoki.store.base import Store
 from yaoki.store.op import Op
+from yaoki.store.postgres.store import PostgresStore
 from yaoki.store.sqlite.store import SQLiteStore
 
 T = TypeVar("T")
@@ -66,4 +69,38 @@ def sqlite_awaiting(folder: Path, clock: Clock) -> Iterator[Any]:
         awaiting.stop()
 
 
-RUNNERS = [sqlite, sqlite_awaiting]
+@contextmanager
+def postgres(folder: Path, clock: Clock) -> Iterator[Store]:
+    with fresh_database() as url:
+        store = PostgresStore(url, clock=clock)
+        yield store
+        store.close()
+
+
+@contextmanager
+def postgres_awaiting(folder: Path, clock: Clock) -> Iterator[Any]:
+    with postgres(folder, clock) as store:
+        awaiting = Awaiting(store)
+        yield awaiting
+        awaiting.stop()
+
+
+@contextmanager
+def pgbouncer(folder: Path, clock: Clock) -> Iterator[Store]:
+    with fresh_database() as url, through(url) as pooled:
+        store = PostgresStore(pooled, clock=clock)
+        yield store
+        store.close()
+
+
+@contextmanager
+def pgbouncer_awaiting(folder: Path, clock: Clock) -> Iterator[Any]:
+    with pgbouncer(folder, clock) as store:
+        awaiting = Awaiting(store)
+        yield awaiting
+        awaiting.stop()
+
+
+RUNNERS = [sqlite, sqlite_awaiting, postgres, postgres_awaiting]
+if program() is not None:
+    RUNNERS += [pgbouncer, pgbouncer_awaiting]

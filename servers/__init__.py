@@ -1,0 +1,1 @@
+"""Servers that tests and measurements run on, when nobody names one."""
