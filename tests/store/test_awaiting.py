@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.databases import locked
 from yaoki import JobNotFound, LeaseLost, StoreError, WaitTimeout, Yaoki
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[Yaoki]:
-    app = Yaoki(f"sqlite:///{tmp_path / 'jobs.db'}?durability=normal")
+def app(any_url: str) -> Iterator[Yaoki]:
+    app = Yaoki(f"{any_url}?durability=normal")
     yield app
     app.close()
 
@@ -88,14 +88,14 @@ def test_a_thousand_awaiting_callers_need_no_thousand_threads(app: Yaoki) -> Non
 
 def test_the_loop_goes_on_while_a_verb_waits_for_the_database(app: Yaoki) -> None:
     async def story() -> int:
-        shared = await asyncio.to_thread(app.store.transaction)
-        waiting = asyncio.create_task(app.aenqueue("mail"))
-        turns = 0
-        while turns < 20:
-            await asyncio.sleep(0.005)
-            turns += 1
-        assert not waiting.done()
-        await asyncio.to_thread(shared.rollback)
+        await app.ajobs()
+        with locked(app.store):
+            waiting = asyncio.create_task(app.aenqueue("mail"))
+            turns = 0
+            while turns < 20:
+                await asyncio.sleep(0.005)
+                turns += 1
+            assert not waiting.done()
         return (await waiting).id
 
     assert asyncio.run(story()) == 1
@@ -107,8 +107,9 @@ def test_one_app_serves_many_loops_one_after_the_other(app: Yaoki) -> None:
         assert len(asyncio.run(app.ajobs())) == number + 1
 
 
-def test_errors_of_the_database_reach_the_one_who_awaits(tmp_path: Path) -> None:
-    app = Yaoki(f"sqlite:///{tmp_path / 'none' / 'jobs.db'}")
+@pytest.mark.parametrize("nowhere", ["sqlite:////none/jobs.db", "postgresql://127.0.0.1:1/none"])
+def test_errors_of_the_database_reach_the_one_who_awaits(nowhere: str) -> None:
+    app = Yaoki(nowhere)
 
     for verb in (app.aenqueue("mail"), app.ajobs()):
         with pytest.raises(StoreError):

@@ -18,7 +18,7 @@ from tests.support.acts import (
     read,
 )
 from tests.support.clocks import Clock
-from tests.support.databases import file_of, insert_rows
+from tests.support.databases import insert_rows
 from yaoki import InvalidOption, Job, Yaoki
 from yaoki.core.job import AT
 from yaoki.core.said import NO_LIMIT, Unsaid
@@ -278,7 +278,7 @@ def test_a_crowd_that_may_not_be_taken_does_not_hide_the_right_job(
     store: Store, clock: Clock, head: dict[str, str], mine: dict[str, Any]
 ) -> None:
     store.run(Look())
-    insert_rows(file_of(store), WINDOW + 500, clock.now - SECOND, **head)
+    insert_rows(store, WINDOW + 500, clock.now - SECOND, **head)
     low = make(store)
     high = make(store, priority=5)
 
@@ -293,7 +293,7 @@ def test_a_crowd_that_is_paused_does_not_hide_the_right_job(
     store: Store, clock: Clock, kind: Any, name: str
 ) -> None:
     store.run(Pause(kind, name))
-    insert_rows(file_of(store), WINDOW + 500, clock.now - SECOND, type="other", queue="slow")
+    insert_rows(store, WINDOW + 500, clock.now - SECOND, type="other", queue="slow")
     job = make(store)
 
     assert ids(claim(store, 5)) == [job.id]
@@ -310,7 +310,7 @@ def test_a_short_head_is_no_reason_to_go_around(store: Store) -> None:
 
 def test_a_claim_for_more_than_the_window_takes_them_all(store: Store, clock: Clock) -> None:
     store.run(Look())
-    insert_rows(file_of(store), 2_500, clock.now - SECOND)
+    insert_rows(store, 2_500, clock.now - SECOND)
 
     assert len(claim(store, 2_400)) == 2_400
 

@@ -9,89 +9,27 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
+from tests.support.crowds import (
+    ASIDE,
+    AT_THE_HEAD,
+    BESIDE,
+    CLAIM,
+    NOW,
+    WANTED,
+    Crowd,
+    assert_the_wanted_ones,
+)
 from tests.support.databases import execute_all, insert_rows
 from yaoki.core.definition import Definition
 from yaoki.store import SQLiteStore
 from yaoki.store.base import drive
 from yaoki.store.op import Op
-from yaoki.store.ops.claims import WINDOW, Claim, Claimed, Look
+from yaoki.store.ops.claims import Claim, Claimed, Look
 from yaoki.store.ops.workers import Publish
 from yaoki.store.sqlite.connection import executor
 
 T = TypeVar("T")
 Factory = pytest.TempPathFactory
-
-NOW = 1_800_000_000_000_000
-MANY = 100_000
-MOST = 1_000_000
-WANTED = 10
-
-CLAIM = Claim(worker_id="w1", limit=WANTED, types=("mail", "image"))
-OF_MAIL = replace(CLAIM, queues=("mail",))
-
-
-class Crowd(NamedTuple):
-    """Rows that a claim may not take, in front of the ones that it may."""
-
-    columns: dict[str, object]
-    claim: Claim = CLAIM
-    count: int = MANY
-    then: tuple[str, ...] = ()
-
-
-DONE = {"status": "completed", "result": "null", "finished_at": NOW, "lease": 2}
-PAUSE = "INSERT INTO yaoki_paused VALUES ('{}', '{}', 1)"
-OF_EVERY_PRIORITY = "UPDATE yaoki_jobs SET priority = id % 201 - 100"
-OF_TYPES_OF_THEIR_OWN = "UPDATE yaoki_jobs SET type = 'type-' || id"
-
-ASIDE = {
-    "history": Crowd({"type": "mail", "queue": "mail"} | DONE, OF_MAIL, MOST),
-    "history, for any queue": Crowd({"type": "mail"} | DONE, CLAIM),
-    "delayed jobs of the highest priority": Crowd(
-        {"type": "mail", "queue": "mail", "priority": 100, "run_at": NOW + 10**9}, OF_MAIL, MOST
-    ),
-    "delayed jobs of every priority": Crowd(
-        {"type": "mail", "run_at": NOW + 10**9}, CLAIM, then=(OF_EVERY_PRIORITY,)
-    ),
-    "jobs behind those that are taken": Crowd(
-        {"type": "mail", "queue": "mail", "priority": -10}, OF_MAIL
-    ),
-    "unknown jobs of lower priority": Crowd({"priority": -10}),
-}
-"""What never is in the way."""
-
-AT_THE_HEAD = {
-    "jobs of another queue": Crowd({"type": "mail"}, OF_MAIL),
-    "jobs of another queue and higher priority": Crowd({"type": "mail", "priority": 50}, OF_MAIL),
-    "jobs of another queue and every priority": Crowd(
-        {"type": "mail"}, OF_MAIL, then=(OF_EVERY_PRIORITY,)
-    ),
-    "jobs of an unknown type": Crowd({"priority": 50}),
-    "jobs of an unknown type in our queue": Crowd({"queue": "mail"}, OF_MAIL),
-    "jobs of 100,000 unknown types": Crowd({}, then=(OF_TYPES_OF_THEIR_OWN,)),
-    "jobs of 100,000 unknown types, for one queue": Crowd(
-        {}, OF_MAIL, then=(OF_TYPES_OF_THEIR_OWN,)
-    ),
-    "jobs of a paused queue": Crowd(
-        {"type": "mail", "queue": "slow"}, then=(PAUSE.format("queue", "slow"),)
-    ),
-    "jobs of a paused queue that is asked for": Crowd(
-        {"type": "mail", "queue": "slow"},
-        replace(CLAIM, queues=("mail", "slow")),
-        then=(PAUSE.format("queue", "slow"),),
-    ),
-    "jobs of a paused type": Crowd(
-        {"type": "image", "queue": "mail"}, then=(PAUSE.format("type", "image"),)
-    ),
-}
-"""What is due before the ones that may be taken."""
-
-BESIDE = {
-    "our own jobs, due": Crowd({"type": "mail", "queue": "mail", "run_at": NOW + 10}),
-    "our own jobs, delayed": Crowd({"type": "mail", "queue": "mail", "run_at": NOW + 10**9}),
-    "our own jobs in other queues": Crowd({"type": "mail"}, OF_MAIL),
-}
-"""What shares a lane, or a type, with the ones that are taken by lanes."""
 
 
 class Crowded(NamedTuple):
@@ -164,7 +102,7 @@ def test_a_claim_never_takes_more_than_its_limit(limit: int, tmp_path: Path) -> 
 
 def test_a_type_that_is_published_late_takes_each_of_its_jobs_in_once(tmp_path: Path) -> None:
     """It looked at all of them again for every thousand that it had taken in."""
-    by_name = Crowd({"type": "mail"}, then=("UPDATE yaoki_jobs SET said = 16",))
+    by_name = Crowd({"type": "mail"}, then=("UPDATE yaoki.jobs SET said = 16",))
     publish = Publish([Definition("mail")], "w1")
 
     with table(tmp_path / "some.db", by_name, 2_000) as some:
@@ -179,7 +117,7 @@ def test_a_type_that_is_published_late_takes_each_of_its_jobs_in_once(tmp_path: 
 def crowded(folder: Path, crowd: Crowd) -> Iterator[Crowded]:
     with (
         table(folder / "alone.db", crowd, 0) as alone,
-        table(folder / "some.db", crowd, 2 * WINDOW) as some,
+        table(folder / "some.db", crowd, crowd.some) as some,
         table(folder / "full.db", crowd, crowd.count) as full,
     ):
         yield Crowded(crowd.claim, alone, some, full)
@@ -236,11 +174,3 @@ def counted(connection: sqlite3.Connection, op: Op[T]) -> tuple[int, T]:
     value = drive(op, executor(connection, lambda: NOW + 100))
     connection.set_progress_handler(None, every)
     return ticks * every, value
-
-
-def assert_the_wanted_ones(claimed: Claimed) -> None:
-    """Those behind the crowd, in their order."""
-    ids = [job.id for job in claimed.jobs]
-    assert {job.queue for job in claimed.jobs} == {"mail"}
-    assert len(ids) == WANTED
-    assert ids == sorted(ids)

@@ -1,7 +1,6 @@
 """Three ways to find the next jobs, one order: whichever way a claim goes, it takes the same."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -9,15 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.clocks import Clock
+from tests.support.databases import Ask, connected
 from yaoki.core.said import NewJob
-from yaoki.store.base import drive
-from yaoki.store.op import Statement
+from yaoki.store import Store
 from yaoki.store.ops.claims import ALONE_AFTER, Claim, Claimed
-from yaoki.store.ops.jobs import Enqueue
+from yaoki.store.ops.jobs import EnqueueMany
 from yaoki.store.ops.queues import Pause
-from yaoki.store.sqlite.connection import Execute, connect, executor
-from yaoki.store.sqlite.migrate import migrate
-from yaoki.store.sqlite.place import Place
 
 NAMES = ("a", "b", "c")
 
@@ -59,14 +55,12 @@ wishes = st.builds(
 )
 
 
-@pytest.fixture(scope="module")
-def execute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
-    path: Path = tmp_path_factory.mktemp("order") / "jobs.db"
-    connection = connect(path, Place(path))
-    migrate(connection, 1)
-    connection.execute("BEGIN")
-    yield executor(connection, Clock())
-    connection.close()
+@pytest.fixture
+def behind(store: Store) -> Iterator[Ask]:
+    """Runs statements on the database of `store`, once its tables are there."""
+    store.migrate()
+    with connected(store) as ask:
+        yield ask
 
 
 @settings(
@@ -74,37 +68,34 @@ def execute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
 )
 @given(jobs, wishes, st.sampled_from(["wide window", "narrow window", "lanes"]))
 def test_a_claim_takes_the_first_eligible_jobs_in_order_however_it_finds_them(
-    execute: Execute, jobs: list[Given], wish: Wish, way: str
+    store: Store, behind: Ask, jobs: list[Given], wish: Wish, way: str
 ) -> None:
-    made = store_all(execute, jobs, wish)
+    made = store_all(store, behind, jobs, wish)
 
-    claimed = claim(execute, wish, way)
+    claimed = claim(store, wish, way)
 
     assert [job.id for job in claimed.jobs] == first_eligible(made, wish)
 
 
-def store_all(execute: Execute, jobs: list[Given], wish: Wish) -> dict[int, Given]:
+def store_all(store: Store, behind: Ask, jobs: list[Given], wish: Wish) -> dict[int, Given]:
     for table in ("jobs", "paused"):
-        execute_text(execute, f"DELETE FROM yaoki.{table}")
+        behind(f"DELETE FROM yaoki.{table}")
     for name in wish.paused_types:
-        drive(Pause("type", name), execute)
+        store.run(Pause("type", name))
     for name in wish.paused_queues:
-        drive(Pause("queue", name), execute)
-    made = {}
-    for job in jobs:
-        new = NewJob(job.kind, "{}", job.queue, job.priority, run_at=Clock().now + job.at)
-        job_id = drive(Enqueue(new), execute).id
-        execute_text(execute, f"UPDATE yaoki.jobs SET rescues = {job.rescues} WHERE id = {job_id}")
-        made[job_id] = job
+        store.run(Pause("queue", name))
+    now = Clock().now
+    new = [NewJob(job.kind, "{}", job.queue, job.priority, run_at=now + job.at) for job in jobs]
+    made = dict(zip((job.id for job in store.run(EnqueueMany(new))), jobs, strict=True))
+    for rescues in (1, 2):
+        those = [str(job_id) for job_id, job in made.items() if job.rescues == rescues]
+        if those:
+            behind(f"UPDATE yaoki.jobs SET rescues = {rescues} WHERE id IN ({','.join(those)})")
     return made
 
 
-def execute_text(execute: Execute, text: str) -> None:
-    execute(Statement("composed", {}, text=text))
-
-
-def claim(execute: Execute, wish: Wish, way: str) -> Claimed:
-    return drive(
+def claim(store: Store, wish: Wish, way: str) -> Claimed:
+    return store.run(
         Claim(
             worker_id="w1",
             limit=wish.limit,
@@ -114,8 +105,7 @@ def claim(execute: Execute, wish: Wish, way: str) -> Claimed:
             by_lanes=way == "lanes",
             caps=wish.caps,
             alone="skip" if wish.skips_dangerous else "never mind",
-        ),
-        execute,
+        )
     )
 
 

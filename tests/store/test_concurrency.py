@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.acts import BOOM, claim, end, ids, make, read
 from tests.support.clocks import Clock
-from tests.support.databases import assert_intact, file_of
+from tests.support.databases import assert_intact
 from yaoki import LeaseLost, Yaoki
 from yaoki.core.outcomes import Completed, Released, Retried
 from yaoki.core.said import NewJob
@@ -161,6 +161,6 @@ def test_a_busy_hour_in_a_second_leaves_every_promise_kept(app: Yaoki, store: St
 
     at_once(live)
 
-    assert_intact(file_of(store))
+    assert_intact(store)
     keys = [job.idempotency_key for job in app.jobs(limit=1_000)]
     assert len(keys) == len(set(keys))

@@ -7,11 +7,13 @@ import pytest
 
 from tests.support.acts import SECOND, claim, claim_one, end, failed_for_now, make, publish, read
 from tests.support.clocks import Clock
-from tests.support.databases import ask, file_of
+from tests.support.databases import ask
 from yaoki import InvalidOption, InvalidPayload, RetryPolicy, Yaoki, fixed
+from yaoki.core.definition import Definition
 from yaoki.core.said import NO_LIMIT, NewJob, Unsaid
 from yaoki.store import Store
 from yaoki.store.ops.jobs import EnqueueMany
+from yaoki.store.ops.workers import Adopt
 
 
 def test_a_new_job_has_the_defaults(app: Yaoki, clock: Clock) -> None:
@@ -119,7 +121,7 @@ def test_a_type_that_cannot_be_is_refused(app: Yaoki, kind: Any) -> None:
     assert app.jobs() == []
 
 
-def test_whole_numbers_at_the_edge_of_64_bits_are_refused_in_options_before_sqlite_sees_them(
+def test_whole_numbers_at_the_edge_of_64_bits_are_refused_in_options_before_a_driver_sees_them(
     app: Yaoki,
 ) -> None:
     """sqlite3 raises OverflowError for 2**63, which is no sqlite3.Error (fact F11)."""
@@ -195,6 +197,31 @@ def test_what_nobody_had_said_is_adopted_when_the_type_is_first_published(
     assert (adopted.timeout, adopted.revision, adopted.updated_at) == (None, 2, clock.time)
 
 
+def test_a_job_that_slipped_past_the_first_publish_is_taken_in_later(store: Store) -> None:
+    job = make(store, "mail")
+
+    store.run(Adopt([Definition("mail", queue="post", max_attempts=9)]))
+    store.run(Adopt([Definition("mail", queue="elsewhere")]))
+
+    assert (read(store, job).queue, read(store, job).max_attempts) == ("post", 9)
+
+
+def test_a_batch_larger_than_one_message_is_made_in_its_order(app: Yaoki) -> None:
+    """Whether its jobs differ by their payloads only, or by more."""
+    texts = [f"{number:02}{'x' * 1_000_000}" for number in range(20)]
+
+    alike = app.enqueue_many("mail", [{"text": text} for text in texts])
+    keyed = app.store.run(
+        EnqueueMany(
+            [NewJob("mail", f'{{"text":"{text}"}}', idempotency_key=text[:2]) for text in texts]
+        )
+    )
+
+    for jobs in (alike, keyed):
+        assert [app.get(job).payload["text"] for job in jobs] == texts
+        assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+
+
 def test_adoption_leaves_what_the_caller_said(store: Store) -> None:
     early = make(store, queue="default", max_attempts=4)
 
@@ -238,7 +265,7 @@ def test_a_definition_that_this_version_cannot_read_counts_as_the_defaults(
     store: Store, app: Yaoki
 ) -> None:
     publish(store)
-    ask(file_of(store), "UPDATE yaoki_definitions SET definition = '{\"type\": 7}'")
+    ask(store, "UPDATE yaoki.definitions SET definition = '{\"type\": 7}'")
 
     assert make(store).queue == "default"
     assert app.definitions()["mail"].max_attempts == 4
@@ -302,7 +329,7 @@ def test_a_batch_takes_what_was_published(store: Store) -> None:
     assert [read(store, job) for job in jobs] == jobs
 
 
-def test_what_is_enqueued_is_there_for_whoever_opens_the_file_anew(app: Yaoki) -> None:
+def test_what_is_enqueued_is_there_for_whoever_opens_the_database_anew(app: Yaoki) -> None:
     job = app.enqueue("send-mail", {"to": "a"})
 
     other = Yaoki(app.url)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.acts import ids, publish
-from tests.support.databases import file_of, insert_rows
+from tests.support.databases import insert_rows
 from yaoki import InvalidOption, Yaoki
 from yaoki.store import Store
 
@@ -160,7 +160,7 @@ def test_names_in_filters_are_only_names(app: Yaoki, name: str) -> None:
 
 def test_a_page_of_a_hundred_thousand_jobs_is_cut_by_id(app: Yaoki, store: Store) -> None:
     app.enqueue("mail")
-    insert_rows(file_of(store), 100_000, 1, status="completed", lease=2, finished_at=1)
+    insert_rows(store, 100_000, 1, status="completed", lease=2, finished_at=1)
 
     page = app.jobs(limit=3, cursor="50000")
 

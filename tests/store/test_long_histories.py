@@ -3,12 +3,12 @@
 import pytest
 
 from tests.support.acts import claim_one, end, make, read
-from tests.support.databases import ask, file_of
+from tests.support.databases import ask
 from yaoki.core.outcomes import Snoozed
 from yaoki.store import Store
 
 HISTORY = """
-INSERT INTO yaoki_attempts (job_id, lease, attempt, outcome, claimed_at, ended_at, error)
+INSERT INTO yaoki.attempts (job_id, lease, attempt, outcome, claimed_at, ended_at, error)
 WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 20000)
 SELECT :id, n * 2 + 1, 1, 'snoozed', n, n + 1, 'not yet' FROM number
 """
@@ -19,7 +19,7 @@ def snoozed(store: Store) -> int:
     """A job that looks every minute whether something has come, for two weeks by now."""
     job = make(store)
     end(store, claim_one(store), Snoozed(0, "not yet"))
-    ask(file_of(store), HISTORY, {"id": job.id})
+    ask(store, HISTORY, {"id": job.id})
     return job.id
 
 

@@ -17,7 +17,7 @@ from tests.support.acts import (
     row_of,
 )
 from tests.support.clocks import Clock
-from tests.support.databases import ask, file_of
+from tests.support.databases import ask, set_last_id
 from yaoki import InvalidOption, Job, JobNotFound, WrongStatus, Yaoki
 from yaoki.core.outcomes import Cancelled, Completed, Failed, Released
 from yaoki.core.said import NewJob
@@ -210,10 +210,7 @@ def test_many_more_failed_jobs_than_one_batch_are_put_back_once_each(
     app: Yaoki, store: Store
 ) -> None:
     store.run(EnqueueMany([NewJob("a", "{}", max_attempts=1)] * 1_234))
-    ask(
-        file_of(store),
-        "UPDATE yaoki_jobs SET status = 'failed', error = 'x', finished_at = 1",
-    )
+    ask(store, "UPDATE yaoki.jobs SET status = 'failed', error = 'x', finished_at = 1")
 
     put_back = app.retry_failed()
 
@@ -234,7 +231,7 @@ def test_a_job_that_has_ended_is_deleted_with_its_history(store: Store, state: A
 
     with pytest.raises(JobNotFound):
         read(store, job)
-    records = ask(file_of(store), "SELECT job_id FROM yaoki_attempts")
+    records = ask(store, "SELECT job_id FROM yaoki.attempts")
     assert {job_id for (job_id,) in records} == {survivor.id}
 
 
@@ -261,7 +258,7 @@ def test_the_id_of_a_discarded_job_is_never_given_again(store: Store) -> None:
     assert store.run(EnqueueMany([NewJob("mail", "{}")] * 2))[0].id > last
 
 
-def test_ids_grow_although_the_file_was_emptied_and_opened_anew(app: Yaoki) -> None:
+def test_ids_grow_although_the_table_was_emptied_and_opened_anew(app: Yaoki) -> None:
     job = app.enqueue("mail")
     app.cancel(job)
     app.discard(job)
@@ -274,7 +271,7 @@ def test_ids_beyond_what_32_and_53_bits_hold_work_everywhere(app: Yaoki, store: 
     """2**31 and 2**53 are where others break (fault 68)."""
     for most in (2**31 - 2, 2**53):
         job = app.enqueue("mail")
-        ask(file_of(store), "UPDATE sqlite_sequence SET seq = ? WHERE name = 'yaoki_jobs'", [most])
+        set_last_id(store, most)
         app.cancel(job)
         app.discard(job)
         jobs = [app.enqueue("mail"), *app.enqueue_many("mail", [{}, {}])]

@@ -37,6 +37,17 @@ def test_a_queue_of_ended_jobs_only_is_not_listed(app: Yaoki) -> None:
     assert app.queues() == []
 
 
+def test_queues_are_listed_in_the_order_of_their_characters(app: Yaoki) -> None:
+    """Not in that of a language, which is another one in every database."""
+    names = ["b", "B", "a", "Z", "z", "ä", "10", "9", "お", "a b", "a-b"]
+    for name in names:
+        app.enqueue("mail", queue=name)
+        app.pause(name)
+
+    assert [queue.name for queue in app.queues()] == sorted(names)
+    assert [one.name for one in app.paused()] == sorted(names)
+
+
 def test_delayed_jobs_are_not_what_a_queue_is_late_with(app: Yaoki) -> None:
     app.enqueue("mail", delay=9)
 

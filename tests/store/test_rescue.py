@@ -1,8 +1,6 @@
 """Leases: kept alive, run out, taken back; and the tokens that fence them."""
 
-import shutil
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,11 +20,11 @@ from tests.support.acts import (
     row_of,
 )
 from tests.support.clocks import Clock
-from tests.support.databases import file_of
+from tests.support.databases import backup
 from yaoki import InvalidOption, LeaseLost, Yaoki, fixed
 from yaoki.core.outcomes import Completed, Failed, Released, Retried, Snoozed
 from yaoki.core.said import Unsaid
-from yaoki.store import SQLiteStore, Store
+from yaoki.store import Store
 from yaoki.store.ops.jobs import Cancel, Retry
 from yaoki.store.ops.settling import Extend, Held
 from yaoki.store.ops.upkeep import KeepAlive, Leases, MarkStarted, Rescue, Rescued, WorkerRow
@@ -428,13 +426,11 @@ def test_tokens_only_grow_whatever_happens_to_the_job(store: Store, clock: Clock
 
 
 def test_a_claim_after_a_restored_copy_gets_a_token_above_those_of_the_lost_time(
-    tmp_path: Path, clock: Clock
+    store: Store, clock: Clock
 ) -> None:
     """A backup knows nothing of the leases that were given out after it."""
-    store = SQLiteStore(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
     make(store)
-    store.close()
-    shutil.copy(tmp_path / "jobs.db", tmp_path / "backup.db")
+    restore = backup(store)
     given_out = []
     for _ in range(5):
         clock.advance(0.001)
@@ -442,8 +438,7 @@ def test_a_claim_after_a_restored_copy_gets_a_token_above_those_of_the_lost_time
         given_out.append(lease_of(job))
         end(store, job, Released("x"))
     late = job
-    store.close()
-    shutil.copy(tmp_path / "backup.db", file_of(store))
+    restore()
     clock.advance(1)
 
     restored = claim_one(store)
@@ -451,7 +446,6 @@ def test_a_claim_after_a_restored_copy_gets_a_token_above_those_of_the_lost_time
     assert lease_of(restored) > max(given_out)
     with pytest.raises(LeaseLost):
         end(store, late, Completed())
-    store.close()
 
 
 def test_a_token_is_above_the_one_before_although_the_clock_stands_still(store: Store) -> None:

@@ -54,7 +54,7 @@ PLANS = {
     },
     "lane": {"yaoki_jobs_lane (type=? AND queue=? AND priority=? AND run_at<?)"},
     "pending_types": {"yaoki_jobs_lane", "yaoki_jobs_lane (type>?)"},
-    "get_many": {BY_ID},
+    "first_of": {BY_ID},
     "claim": {BY_ID},
     "complete": {BY_ID},
     "settle": {BY_ID},
@@ -67,6 +67,8 @@ PLANS = {
     "discard": {BY_ID, "PRIMARY KEY (job_id=?)"},
     "get": {BY_ID},
     "leases_of": {BY_ID},
+    "leases_held": {BY_ID},
+    "leases_free": {BY_ID},
     "held_rows": {BY_ID},
     "attempts": {"PRIMARY KEY (job_id=?)", "PRIMARY KEY (job_id=? AND lease>?)"},
     "leases": {"yaoki_jobs_held"},
@@ -235,4 +237,14 @@ def scans_a_table(step: str) -> bool:
 
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-_NOT_TABLES = {"json_each", "types", "queues", "lane", "tier", "kind", "CONSTANT", "SUBQUERY"}
+_NOT_TABLES = {
+    "json_each",
+    "types",
+    "queues",
+    "wanted",
+    "lane",
+    "tier",
+    "kind",
+    "CONSTANT",
+    "SUBQUERY",
+}

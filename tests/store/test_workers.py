@@ -27,7 +27,7 @@ def test_a_worker_is_listed_as_it_announced_itself(app: Yaoki, store: Store, clo
 
 
 def test_a_worker_of_every_queue_says_so(app: Yaoki, store: Store) -> None:
-    beat(store, "w1", queues=None)
+    beat(store, "w1", queues_json=None)
 
     assert app.workers()[0].queues is None
 

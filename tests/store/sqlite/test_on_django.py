@@ -7,30 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import django
 import pytest
-from django.conf import settings
 from django.db import connection as default
 from django.db import connections, transaction
 
 from tests.support.databases import ask
+from tests.support.django_settings import configure
 from yaoki import KeyConflict, NotInTransaction, WrongConnection, Yaoki, once
 
 
 @pytest.fixture(scope="session", autouse=True)
 def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Django is configured once in a process, however often this module is begun in it."""
-    if not settings.configured:
-        folder = tmp_path_factory.mktemp("django")
-        engine = "django.db.backends.sqlite3"
-        settings.configure(
-            DATABASES={
-                "default": {"ENGINE": engine, "NAME": folder / "default.db"},
-                "other": {"ENGINE": engine, "NAME": folder / "other.db"},
-            },
-        )
-        django.setup()
-    return Path(settings.DATABASES["default"]["NAME"]).parent
+    return configure(tmp_path_factory.mktemp("django"))
 
 
 @pytest.fixture

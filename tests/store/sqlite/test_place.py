@@ -76,12 +76,6 @@ def test_a_url_that_is_wrong_is_refused_in_one_line_that_says_how_to_write_it(ur
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://localhost/jobs", "postgres://localhost/jobs"])
-def test_postgresql_is_refused_for_now_with_another_way(url: str) -> None:
-    with pytest.raises(UnsupportedStore, match="sqlite:///"):
-        open_store(url)
-
-
 def test_making_an_app_opens_and_makes_nothing(tmp_path: Path) -> None:
     Yaoki(f"sqlite:///{tmp_path / 'jobs.db'}")
 

@@ -1,0 +1,2 @@
+SELECT * FROM yaoki.jobs
+WHERE idempotency_key = ANY(:keys);
