@@ -34,7 +34,7 @@ from yaoki.core.retry import RetryPolicy
 from yaoki.core.states import Status
 from yaoki.core.transient import transient
 from yaoki.jobtypes import JobContext, JobSet, JobType
-from yaoki.jobtypes.once import once
+from yaoki.jobtypes.once import aonce, once
 from yaoki.store.ops.listing import Page
 from yaoki.store.ops.queues import Queue
 from yaoki.store.ops.workers import Worker
@@ -77,6 +77,7 @@ __all__ = [
     "WrongStatus",
     "Yaoki",
     "YaokiError",
+    "aonce",
     "by_function",
     "exponential",
     "fixed",

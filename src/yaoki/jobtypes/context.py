@@ -19,10 +19,9 @@ from yaoki.core.job import Job, Progress
 from yaoki.core.outcomes import Completed, settle
 from yaoki.core.states import Status
 from yaoki.store import scope
-from yaoki.store.base import Store, Transaction
+from yaoki.store.base import Run, Store, Transaction
 from yaoki.store.op import Op
-from yaoki.store.ops.jobs import Get
-from yaoki.store.ops.settling import Held, Report, Settle, Settlement, StillHeld
+from yaoki.store.ops.settling import Held, Report, Settlement, SettleOne, StillHeld
 
 log = logging.getLogger("yaoki.worker")
 
@@ -53,7 +52,7 @@ class JobContext:
     completing = False
     """Its handler is committing, or has committed, the completion: the lease ends by that."""
     _in_transaction = False
-    _shared: Transaction | None = None
+    _cut: Callable[[], None] | None = None
     _reason: str | None = None
     _told: threading.Event | None = None
     _began = 0.0
@@ -101,9 +100,9 @@ class JobContext:
 
     def break_off(self) -> None:
         """For the worker: end the transaction that a handler which is not listened to is in."""
-        shared = self._shared
-        if shared is not None:
-            shared.interrupt()
+        cut = self._cut
+        if cut is not None:
+            cut()
 
     def began(self, now: float) -> None:
         """For the worker: the attempt begins."""
@@ -126,7 +125,7 @@ class JobContext:
             if report is None:
                 return
             if run is not None:
-                run(report)
+                await scope.awaited(run, report)
             else:
                 await self._store.arun(report)
 
@@ -176,11 +175,18 @@ class JobContext:
     async def atransaction(self, connection: Any = None) -> AsyncIterator["HandlerTransaction"]:
         """The same for handlers that await: waiting for the lock does not block the loop.
 
-        The statements themselves do, for as long as they take.
+        The statements themselves do, for as long as they take, unless `connection` is one that has
+        to be awaited (of asyncpg, psycopg's async or SQLAlchemy's async).
         """
         if connection is not None:
-            with self.transaction(connection) as tx:
-                yield tx
+            tx = HandlerTransaction(connection)
+            with self._only_one():
+                async with self._store.ablock(connection) as (run, interrupt):
+                    with self._limited(interrupt):
+                        async with asynccontextmanager(self._ainside)(tx, run):
+                            yield tx
+                        self.completing = True
+            self.settled_by_handler = True
             return
         with self._only_one(), self._own_transaction(await _begun(self._store)) as shared:
             tx = HandlerTransaction(shared.connection)
@@ -202,12 +208,14 @@ class JobContext:
         self._in_transaction = True
         try:
             yield
+        except BaseException:
+            self.completing = False
+            raise
         finally:
             self._in_transaction = False
 
     @contextmanager
     def _own_transaction(self, shared: Transaction) -> Iterator[Transaction]:
-        self._shared = shared
         try:
             with self._limited(shared.interrupt):
                 yield shared
@@ -218,11 +226,9 @@ class JobContext:
             shared.rollback()
             shared.check()
             raise
-        finally:
-            self._shared = None
 
     @contextmanager
-    def _borrowed_transaction(self, connection: Any) -> Iterator[scope.Run]:
+    def _borrowed_transaction(self, connection: Any) -> Iterator[Run]:
         with self._store.block(connection) as (run, interrupt), self._limited(interrupt):
             yield run
 
@@ -231,34 +237,47 @@ class JobContext:
         timer = threading.Timer(self._longest_lock(), interrupt)
         timer.daemon = True
         timer.start()
+        self._cut = interrupt
         try:
             yield
         finally:
+            self._cut = None
             timer.cancel()
 
-    def _inside(self, tx: "HandlerTransaction", run: scope.Run) -> Iterator["HandlerTransaction"]:
+    def _inside(self, tx: "HandlerTransaction", run: Run) -> Iterator["HandlerTransaction"]:
         if not run(StillHeld(self._held)):
             raise LeaseLost(self.job.id)
         with scope.entered(self._store, run):
             yield tx
-        self._complete(run, tx.result)
+        self._check_completed(run(self._completion(tx.result)))
+
+    async def _ainside(
+        self, tx: "HandlerTransaction", run: Run
+    ) -> AsyncIterator["HandlerTransaction"]:
+        if not await scope.awaited(run, StillHeld(self._held)):
+            raise LeaseLost(self.job.id)
+        with scope.entered(self._store, run):
+            yield tx
+        self._check_completed(await scope.awaited(run, self._completion(tx.result)))
 
     def _longest_lock(self) -> float:
         timeout = self.job.timeout
+        if not self._store.one_writer:
+            return threading.TIMEOUT_MAX if timeout is None else timeout
         third = self._lease_for / 3
         return third if timeout is None else min(timeout, third)
 
-    def _complete(self, run: scope.Run, result: object) -> None:
+    def _completion(self, result: object) -> SettleOne:
         encoded, problem = payloads.encode_result(result)
         if problem is not None:
             log.warning("job %d: its result cannot be stored: %s", self.job.id, problem)
         change = settle(Completed(encoded))
         ran_for = round((time.monotonic() - self._began) * 1_000_000)
-        settlement = Settlement(self._held, change, ran_for, self.take_progress())
-        if run(Settle([settlement])):
-            raise LeaseLost(self.job.id)
-        if run(Get(self.job.id)).status is Status.CANCELLED:
-            raise LeaseLost(self.job.id, "it was cancelled, so the transaction is rolled back")
+        return SettleOne(Settlement(self._held, change, ran_for, self.take_progress()))
+
+    def _check_completed(self, job: Job) -> None:
+        if job.status is Status.CANCELLED:
+            raise LeaseLost(job.id, "it was cancelled, so the transaction is rolled back")
 
     def _put(self, done: float, total: float | None, message: str | None) -> bool:
         progress = Progress(
@@ -324,11 +343,15 @@ class HandlerTransaction:
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         """Run one statement on the connection; its cursor."""
-        return self.connection.execute(statement, parameters)
+        # Without parameters, a % in a statement is no placeholder to psycopg.
+        given = (parameters,) if parameters else ()
+        return self.connection.execute(statement, *given)
 
     def executemany(self, statement: str, parameters: Any) -> Any:
         """Run one statement for each of the parameters; its cursor."""
-        return self.connection.executemany(statement, parameters)
+        cursor = self.connection.cursor()
+        cursor.executemany(statement, parameters)
+        return cursor
 
 
 def _encoded(progress: Progress) -> str:
