@@ -26,10 +26,19 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 @pytest.fixture
-def yaoki(tmp_path: Path) -> Iterator[Program]:
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of the program's default database; `on_both` (program.py) makes it either."""
+    chosen: str = getattr(request, "param", "sqlite")
+    return chosen
+
+
+@pytest.fixture
+def yaoki(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> Iterator[Program]:
     """The program, in an empty folder but for the app `shop:app`."""
     shutil.copy(Path(__file__).parent / "shop.py", tmp_path / "shop.py")
     program = Program(tmp_path)
+    if kind == "postgres":
+        program.always["YAOKI_URL"] = request.getfixturevalue("postgres_url")
     yield program
     program.end()
 
@@ -37,7 +46,7 @@ def yaoki(tmp_path: Path) -> Iterator[Program]:
 @pytest.fixture
 def app(yaoki: Program) -> Iterator[Yaoki]:
     """A client of the program's default database."""
-    client = Yaoki(f"sqlite:///{yaoki.folder / 'yaoki.db'}")
+    client = Yaoki(yaoki.url)
     yield client
     client.close()
 
@@ -45,6 +54,6 @@ def app(yaoki: Program) -> Iterator[Yaoki]:
 @pytest.fixture
 def still(yaoki: Program) -> Program:
     """The program at an instant that stands still, with jobs in every situation."""
-    fixed.fill(yaoki.folder / "yaoki.db", NOW)
+    fixed.fill(yaoki.url, NOW)
     yaoki.always["YAOKI_NOW"] = NOW
     return yaoki

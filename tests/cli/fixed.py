@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 import msgspec
 
+from tests.support.dialects import store_with_clock
 from yaoki import Yaoki
 from yaoki.core.definition import Definition
 from yaoki.core.job import Job
-from yaoki.store import SQLiteStore
 from yaoki.store.ops.settling import Held, Report
 from yaoki.store.ops.upkeep import KeepAlive, WorkerRow
 from yaoki.store.ops.workers import Publish
@@ -31,11 +30,11 @@ class Clock:
         self.now += round(seconds * SECOND)
 
 
-def fill(file: Path, now: str) -> None:
-    """Make the file as it is at `now`."""
+def fill(url: str, now: str) -> None:
+    """Make the database as it is at `now`."""
     clock = Clock(now)
-    app = Yaoki(f"sqlite:///{file}")
-    app.store = SQLiteStore(app.url, clock=clock)
+    app = Yaoki(url)
+    app.store = store_with_clock(url, clock)
     present = clock.now
     clock.on(-3_600)
     _announce(app, "web-1:101:aaaa", "working", YEARS, ["mail", "import", "resize", "report"])
@@ -125,9 +124,9 @@ def _announce(
     app.store.run(KeepAlive(row, []))
 
 
-def job_of(file: Path, kind: str, status: str) -> Job:
-    """The job of this type and status in the file."""
-    app = Yaoki(f"sqlite:///{file}")
+def job_of(url: str, kind: str, status: str) -> Job:
+    """The job of this type and status."""
+    app = Yaoki(url)
     [job] = app.jobs(type=kind, status=status)
     app.close()
     return job

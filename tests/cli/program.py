@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import pytest
+
 NOW = "2026-01-02T03:04:05+00:00"
 PROGRAM = (sys.executable, "-m", "yaoki")
+
+on_both = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+"""For tests of what the program does with its database: it is the same with either."""
 
 
 class Ran(NamedTuple):
@@ -38,6 +43,11 @@ class Program:
         self.folder = folder
         self.always: dict[str, str] = {}
         self._started: list[subprocess.Popen[str]] = []
+
+    @property
+    def url(self) -> str:
+        """Of its default database."""
+        return self.always.get("YAOKI_URL", f"sqlite:///{self.folder / 'yaoki.db'}")
 
     def __call__(
         self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None

@@ -3,8 +3,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cli.program import Program
+from tests.cli.program import Program, on_both
 from yaoki import Yaoki
+
+pytestmark = on_both
 
 
 def test_the_id_of_the_new_job_is_all_that_is_printed(yaoki: Program, app: Yaoki) -> None:

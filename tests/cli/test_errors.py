@@ -27,7 +27,8 @@ WRONG = {
     "no-attribute": ("--app", "shop", "worker"),
     "arguments-do-not-fit": ("--app", "shop:app", "enqueue", "mail", '{"card": "4111"}'),
     "unknown-database": ("--url", "mysql://shop", "jobs"),
-    "postgresql-is-not-there-yet": ("--url", "postgresql://shop", "jobs"),
+    "no-server": ("--url", "postgresql://shop:geheim@127.0.0.1:1/shop", "jobs"),
+    "no-postgresql-url": ("--url", "postgresql://shop:ge@heim@127.0.0.1:1/shop", "jobs"),
     "private-database": ("--url", "sqlite:///:memory:", "jobs"),
     "no-such-folder": ("--url", "sqlite:///nowhere/jobs.db", "migrate"),
     "neither-ids-nor-all": ("retry",),
@@ -50,6 +51,7 @@ def test_an_error_is_one_clear_line_as_written_down(
     assert ran.code in (1, 2)
     assert ran.out == ""
     assert [line[:7] for line in _without_shop(ran.err)] == ["yaoki: "]
+    assert "heim" not in ran.err
     golden(f"error-{name}", ran.told())
 
 

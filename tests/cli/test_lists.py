@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli import fixed
 from tests.cli.golden import Golden
-from tests.cli.program import Program
+from tests.cli.program import Program, on_both
 
 LISTS = {
     "jobs": ("jobs",),
@@ -18,6 +18,7 @@ LISTS = {
 }
 
 
+@on_both
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_is_shown_as_written_down(still: Program, golden: Golden, name: str) -> None:
     ran = still(*LISTS[name])
@@ -25,6 +26,7 @@ def test_a_list_is_shown_as_written_down(still: Program, golden: Golden, name: s
     golden(name, ran.told())
 
 
+@on_both
 @pytest.mark.parametrize("name", ["jobs-failed", "jobs-of-queue", "queues", "workers", "timetable"])
 def test_a_list_as_json_is_shown_as_written_down(still: Program, golden: Golden, name: str) -> None:
     ran = still(*LISTS[name], "--json")
@@ -33,8 +35,9 @@ def test_a_list_as_json_is_shown_as_written_down(still: Program, golden: Golden,
     golden(f"{name}-json", ran.told())
 
 
+@on_both
 @pytest.mark.parametrize(
-    ("kind", "status"),
+    ("type", "status"),
     [
         ("import", "completed"),
         ("resize", "failed"),
@@ -44,17 +47,18 @@ def test_a_list_as_json_is_shown_as_written_down(still: Program, golden: Golden,
     ],
 )
 def test_a_job_is_shown_as_written_down(
-    still: Program, golden: Golden, kind: str, status: str
+    still: Program, golden: Golden, type: str, status: str
 ) -> None:
-    jobs = json.loads(still("jobs", "--type", kind, "--status", status, "--json").out)["jobs"]
+    jobs = json.loads(still("jobs", "--type", type, "--status", status, "--json").out)["jobs"]
 
     ran = still("job", str(jobs[-1]["id"]))
 
-    golden(f"job-{kind if kind.isascii() else 'unicode'}", ran.told())
+    golden(f"job-{type if type.isascii() else 'unicode'}", ran.told())
 
 
+@on_both
 def test_a_job_as_json_is_shown_as_written_down(still: Program, golden: Golden) -> None:
-    job = fixed.job_of(still.folder / "yaoki.db", "import", "completed")
+    job = fixed.job_of(still.url, "import", "completed")
 
     ran = still("job", str(job.id), "--json")
 
@@ -62,12 +66,14 @@ def test_a_job_as_json_is_shown_as_written_down(still: Program, golden: Golden) 
     golden("job-json", ran.told())
 
 
+@on_both
 def test_whole_numbers_of_any_size_are_exact_in_json(still: Program) -> None:
     listed = json.loads(still("jobs", "--type", "請求書を送る", "--json").out)
 
     assert listed["jobs"][0]["payload"]["金額"] == 10**30
 
 
+@on_both
 def test_every_page_of_a_list_is_reached_by_its_cursor(still: Program) -> None:
     everything = [job["id"] for job in json.loads(still("jobs", "--json").out)["jobs"]]
 
@@ -103,7 +109,7 @@ def test_secret_values_are_shown_nowhere(still: Program) -> None:
 
 
 def test_what_a_terminal_would_obey_never_reaches_it(still: Program) -> None:
-    failed = fixed.job_of(still.folder / "yaoki.db", "resize", "failed")
+    failed = fixed.job_of(still.url, "resize", "failed")
 
     shown = "".join(
         still(*arguments).out

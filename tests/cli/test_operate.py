@@ -1,8 +1,10 @@
 import pytest
 
 from tests.cli.golden import Golden
-from tests.cli.program import Program
+from tests.cli.program import Program, on_both
 from yaoki import Yaoki
+
+pytestmark = on_both
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 import json
 import signal
 
-from tests.cli.program import Program, line_with
+from tests.cli.program import Program, line_with, on_both
 from yaoki import Yaoki
+
+pytestmark = on_both
 
 
 def test_a_job_is_followed_to_its_end_with_its_progress(yaoki: Program, app: Yaoki) -> None:

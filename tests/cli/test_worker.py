@@ -4,9 +4,11 @@ import subprocess
 
 import pytest
 
-from tests.cli.program import Program, line_with
+from tests.cli.program import Program, line_with, on_both
 from tests.support.eventually import eventually
 from yaoki import Yaoki
+
+pytestmark = on_both
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC (info   |warning|error  ) \S.*")
 
@@ -38,7 +40,8 @@ def test_every_event_is_one_readable_line_on_stderr(yaoki: Program, app: Yaoki) 
 
     lines = [line for line in ran.err.splitlines() if line != "the shop is imported"]
     assert [line for line in lines if not LINE.fullmatch(line)] == []
-    assert any("runs broken, mail" in line and "sqlite:///yaoki.db" in line for line in lines)
+    where = yaoki.always.get("YAOKI_URL", "sqlite:///yaoki.db")
+    assert any("runs broken, mail" in line and where in line for line in lines)
     assert any("for good: ValueError: no paper" in line for line in lines)
     assert "\x1b" not in ran.err
     assert ran.out == ""

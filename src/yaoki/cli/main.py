@@ -75,8 +75,8 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     envvar="YAOKI_URL",
     callback=note_url,
     expose_value=False,
-    help="The database, as in sqlite:///jobs.db. Also: YAOKI_URL; else that of the app, "
-    "else sqlite:///yaoki.db.",
+    help="The database, as in sqlite:///jobs.db or postgresql://user@host/database. Also: "
+    "YAOKI_URL; else that of the app, else sqlite:///yaoki.db.",
 )
 @click.option(
     "--version",

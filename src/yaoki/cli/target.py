@@ -2,22 +2,19 @@
 
 import importlib
 import os
-import sqlite3
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import closing, redirect_stdout
+from contextlib import redirect_stdout
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from yaoki.app import DEFAULT_URL, Yaoki
-from yaoki.cli.exits import CommandFailed
-from yaoki.core.errors import InvalidOption, YaokiError
-from yaoki.store.sqlite import place
-from yaoki.store.sqlite.migrate import version
+from yaoki.app import Yaoki
+from yaoki.cli.existing import must_exist
+from yaoki.core.errors import InvalidOption
+from yaoki.store import without_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +38,7 @@ class Target:
     def existing(self) -> Yaoki:
         """The same for commands that make nothing: CommandFailed when there is no such database."""
         client = self.client()
-        _must_exist(client.url)
+        must_exist(client)
         return client
 
     def app(self) -> Yaoki:
@@ -57,9 +54,10 @@ class Target:
             os.environ["YAOKI_URL"] = self.url
         app = imported(self.app_name)
         if self.url_was_typed and app.url != self.url:
+            typed = without_password(self.url or "")
             raise InvalidOption(
-                f"{self.app_name} works on {app.url}, which is not --url {self.url}; leave one "
-                "of them out, or write Yaoki() without a URL in the app"
+                f"{self.app_name} works on {without_password(app.url)}, which is not --url "
+                f"{typed}; leave one of them out, or write Yaoki() without a URL in the app"
             )
         return app
 
@@ -139,35 +137,3 @@ def _line_in_it(error: BaseException) -> str:
         if "importlib" not in frame.filename and f"{os.sep}yaoki{os.sep}" not in frame.filename
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-
-
-def _must_exist(url: str) -> None:
-    """CommandFailed unless the SQLite file is there and has our tables: reading makes nothing."""
-    path = place.parse(url).path
-    if path is None:
-        raise CommandFailed(
-            f"{url} is private to each process, so there is nothing in it; {_NAME_ONE}"
-        )
-    if not path.exists():
-        default = ", the default" if url == DEFAULT_URL else ""
-        raise CommandFailed(f"there is no database {path.absolute()} ({url}{default}); {_NAME_ONE}")
-    if _has_no_tables(path):
-        raise CommandFailed(
-            f"{path.absolute()} has no tables of yaoki yet; make them with: "
-            f"yaoki --url {url} migrate"
-        )
-
-
-def _has_no_tables(path: Path) -> bool:
-    try:
-        uri = f"{path.absolute().as_uri()}?mode=rw"
-        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
-            return version(connection) == 0
-    except (sqlite3.Error, YaokiError):  # opening it in earnest says what is wrong
-        return False
-
-
-_NAME_ONE = (
-    "name one with --url sqlite:///path/to/jobs.db or --app module:attribute "
-    "(or YAOKI_URL, YAOKI_APP)"
-)

@@ -4,14 +4,15 @@ import click
 
 from yaoki.cli.show.text import one_line
 from yaoki.cli.target import Target, pass_target, target_options
-from yaoki.store.sqlite.once_table import make_once_table
+from yaoki.store import SQLiteStore, open_store, without_password
+from yaoki.store.sqlite import once_table as sqlite
 
 
 @click.command()
 @click.option(
     "--once",
     metavar="URL",
-    help="Only make the table of yaoki.once() in another SQLite database, that of your effects.",
+    help="Only make the table of yaoki.once() in another database, that of your effects.",
 )
 @target_options
 @pass_target
@@ -22,15 +23,21 @@ def migrate(target: Target, once: str | None) -> None:
     says what it did. Running it again changes nothing.
     """
     if once is not None:
-        made = make_once_table(once)
-        click.echo(f"{one_line(once)}: {_made_once if made else _had_once}")
+        click.echo(f"{one_line(without_password(once))}: {_make_once_table(once)}")
         return
     client = target.client()
     applied = client.migrate()
     for migration in applied:
         click.echo(f"applied {migration}")
-    click.echo(f"{one_line(client.url)} is up to date")
+    click.echo(f"{one_line(without_password(client.url))} is up to date")
 
 
-_made_once = "the table yaoki_once was made"
-_had_once = "the table yaoki_once is there already"
+def _make_once_table(url: str) -> str:
+    """Make it, and say what was done."""
+    if isinstance(open_store(url), SQLiteStore):
+        table, made = "yaoki_once", sqlite.make_once_table(url)
+    else:
+        from yaoki.store.postgres import once_table as postgres
+
+        table, made = "yaoki.once", postgres.make_once_table(url)
+    return f"the table {table} {'was made' if made else 'is there already'}"

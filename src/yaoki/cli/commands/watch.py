@@ -16,7 +16,8 @@ from yaoki.cli.target import Target, pass_target, target_options
 from yaoki.core.job import Job, Progress
 from yaoki.core.states import Status
 
-LOOK_EVERY = 1.0
+LOOK_EVERY = 0.2
+"""Seconds, where other processes cannot be heard; progress is written four times a second."""
 
 
 @click.command()
@@ -42,7 +43,7 @@ def watch(target: Target, job_id: int, as_json: bool) -> int:
 
 def changes(client: Yaoki, job_id: int) -> Iterator[Job]:
     """The job as it is now and after each visible change, until it has ended."""
-    bell = client.store.bell()
+    bell = client.store.watch()
     try:
         seen = 0
         while True:
@@ -62,11 +63,14 @@ def _followed(client: Yaoki, job_id: int, shown: Bar) -> int:
     code = FAILED
     for job in changes(client, job_id):
         around = Surroundings.of(client)
-        news = str(situation(job, around))
-        if job.status != status or job.progress == progress:
+        moved = None if job.progress == progress else job.progress
+        if moved is not None and job.is_final:
+            _show_progress(shown, moved)
+        if moved is None or job.status != status:
+            news = str(situation(job, around))
             shown.say(f"{moment(job.updated_at, around.present)}  {news}")
-        if job.progress is not None and job.progress != progress:
-            _show_progress(shown, job.progress)
+        if moved is not None and not job.is_final:
+            _show_progress(shown, moved)
         status, progress = job.status, job.progress
         code = _code(job)
     return code

@@ -9,6 +9,7 @@ import click
 from yaoki.cli.logs import log_to_stderr
 from yaoki.cli.target import Target, pass_target, target_options
 from yaoki.cli.typed import DURATION, QUEUE_LIMIT
+from yaoki.store import without_password
 
 log = logging.getLogger("yaoki.cli")
 
@@ -104,7 +105,8 @@ def worker(
         until_empty=until_empty,
         max_wait=max_wait,
     )
-    log.info("runs %s from %s", ", ".join(sorted(kind.name for kind in app.types)), app.url)
+    names = ", ".join(sorted(kind.name for kind in app.types))
+    log.info("runs %s from %s", names, without_password(app.url))
     return served.run().exit_code
 
 
