@@ -1,9 +1,9 @@
 """A program that kills itself at one moment of what it does with the database, at every moment.
 
-`python -m tests.crash.dying ACT FOLDER` does the act in one child process after another, each on
-a copy of FOLDER/prepared.db of its own. The Nth child sends itself SIGKILL at the Nth moment: one
-is before each statement (BEGIN and COMMIT as well), one after it. It ends with the first child
-that survives.
+`python -m tests.crash.dying ACT RUNNER FOLDER [URL]` does the act in one child process after
+another, each on a copy of its own: of FOLDER/prepared.db, or of the PostgreSQL database URL. The
+Nth child sends itself SIGKILL at the Nth moment (see death.py). It ends with the first child that
+survives.
 """
 
 import asyncio
@@ -11,19 +11,23 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 import yaoki
+from tests.crash.death import Death, make_mortal
 from tests.support.acts import BOOM, held
+from tests.support.dialects import connected_by_driver, on_postgres
+from tests.support.eventually import eventually
+from tests.support.postgres import database_of, with_database
+from tests.support.runners import Awaiting
 from yaoki import Yaoki
 from yaoki.core.outcomes import Completed, Retried, settle
 from yaoki.jobtypes.context import JobContext
@@ -32,6 +36,9 @@ from yaoki.store.ops.settling import Exchange, Settlement
 
 Tell = Callable[..., None]
 """Writes down at once what the caller of yaoki has been promised by now."""
+
+
+Act = Callable[[Yaoki, Tell], None]
 
 
 def first_use(app: Yaoki, tell: Tell) -> None:
@@ -103,9 +110,9 @@ def discard(app: Yaoki, tell: Tell) -> None:
 
 def add_points_once(app: Yaoki, tell: Tell) -> None:
     """Twice the same event: 100 points, in a transaction of the caller's."""
-    with closing(sqlite3.connect(file_of(app), isolation_level=None)) as connection:
+    with callers_connection(app) as (connection, begin):
         for _ in range(2):
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(begin)
             if yaoki.once(connection, "order-7"):
                 connection.execute("UPDATE points SET total = total + 100")
             connection.execute("COMMIT")
@@ -113,8 +120,8 @@ def add_points_once(app: Yaoki, tell: Tell) -> None:
 
 
 def enqueue_with_an_effect(app: Yaoki, tell: Tell) -> None:
-    with closing(sqlite3.connect(file_of(app), isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with callers_connection(app) as (connection, begin):
+        connection.execute(begin)
         connection.execute("UPDATE points SET total = total + 50")
         with app.on(connection):
             job = app.enqueue("mail", {"n": 1})
@@ -131,86 +138,82 @@ def add_points_and_complete(app: Yaoki, tell: Tell) -> None:
     tell(100)
 
 
-def file_of(app: Yaoki) -> str:
-    return app.url.removeprefix("sqlite:///")
+@contextmanager
+def callers_connection(app: Yaoki) -> Iterator[tuple[Any, str]]:
+    """A connection on which each statement is as it is written, and how to begin on it."""
+    with connected_by_driver(app.url) as connection:
+        if on_postgres(app.url):
+            connection.autocommit = True
+            yield connection, "BEGIN"
+        else:
+            connection.isolation_level = None
+            yield connection, "BEGIN IMMEDIATE"
 
 
-class Death:
-    """Comes at the moment of this number."""
-
-    def __init__(self, fatal: int, log: int) -> None:
-        self._fatal, self._log, self._moments = fatal, log, count(1)
-
-    def around(self, run: Callable[..., Any], statement: str, *rest: Any) -> Any:
-        self._moment("before", statement)
-        answer = run(statement, *rest)
-        self._moment("after", statement)
-        return answer
-
-    def among(self, statement: str, many: Iterable[Any]) -> Iterator[Any]:
-        """The parameters of many runs of a statement, with a moment before each run."""
-        for params in many:
-            self._moment("amid", statement)
-            yield params
-
-    def _moment(self, when: str, statement: str) -> None:
-        if next(self._moments) == self._fatal:
-            if threading.active_count() > 1:
-                # What another thread knows by now, it may tell.
-                threading.Event().wait(0.02)
-            os.write(self._log, f"{when} {statement}".encode())
-            os.kill(os.getpid(), signal.SIGKILL)
+BEGIN_WITH_A_CLAIM = (complete, fail, release, exchange, add_points_and_complete)
+"""And tell of it first. Its moments are those of `claim`: on PostgreSQL they are not repeated."""
 
 
-def mortal(death: Death) -> type[sqlite3.Connection]:
-    """A kind of connection whose every statement may be the last."""
-
-    class Mortal:
-        def execute(self, statement: str, *rest: Any) -> Any:
-            return death.around(super().execute, statement, *rest)  # type: ignore[misc]
-
-        def executemany(self, statement: str, many: Iterable[Any]) -> Any:
-            among = death.among(statement, many)
-            return death.around(super().executemany, statement, among)  # type: ignore[misc]
-
-    class Cursor(Mortal, sqlite3.Cursor):
-        pass
-
-    class Connection(Mortal, sqlite3.Connection):
-        def cursor(self, factory: Any = Cursor) -> Any:
-            return super().cursor(factory)
-
-    return Connection
-
-
-def child(act: Callable[[Yaoki, Tell], None], folder: Path, fatal: int) -> None:
+def child(act: Act, awaiting: bool, folder: Path, url: str, fatal: int) -> None:
     """Does the act, up to the fatal moment; never returns."""
     told = os.open(folder / "told", os.O_CREAT | os.O_WRONLY)
+    death = Death(fatal, os.open(folder / "died", os.O_CREAT | os.O_WRONLY))
+
+    def tell(what: object) -> None:
+        os.write(told, f"{json.dumps(what)}\n".encode())
+        death.sleeps = False
+
     try:
-        death = Death(fatal, os.open(folder / "died", os.O_CREAT | os.O_WRONLY))
-        sqlite3.connect = partial(sqlite3.connect, factory=mortal(death))
-        app = Yaoki(f"sqlite:///{folder / 'jobs.db'}")
-        act(app, lambda what: os.write(told, f"{json.dumps(what)}\n".encode()))
+        app = Yaoki(url)
+        if awaiting:
+            app.store = Awaiting(app.store)  # type: ignore[assignment]
+        if on_postgres(url) and act is not first_use:
+            # It looks at the tables; that dying then does no harm is seen at the first use.
+            app.migrate()
+            death.sleeps = act in BEGIN_WITH_A_CLAIM
+        make_mortal(death)
+        act(app, tell)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
 
 
-def main(name: str, folder: Path) -> int:
+def main(name: str, runner: str, folder: Path, prepared: str | None) -> int:
+    act, awaiting = globals()[name], runner.endswith("awaiting")
+    server = prepared and psycopg.connect(with_database(prepared, "postgres"), autocommit=True)
     for fatal in count(1):
         own = folder / f"{fatal:04}"
         own.mkdir()
-        if (folder / "prepared.db").exists():
-            shutil.copy(folder / "prepared.db", own / "jobs.db")
+        url = copied_database(server, prepared, own) if server and prepared else copied(folder, own)
         pid = os.fork()
         if pid == 0:
-            child(globals()[name], own, fatal)
+            child(act, awaiting, own, url, fatal)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if server:
+            wait_until_nobody_is_connected(server, url)
         if code != -signal.SIGKILL:
             return code
     return 1
 
 
+def copied(folder: Path, own: Path) -> str:
+    if (folder / "prepared.db").exists():
+        shutil.copy(folder / "prepared.db", own / "jobs.db")
+    return f"sqlite:///{own / 'jobs.db'}"
+
+
+def copied_database(server: psycopg.Connection[Any], prepared: str, own: Path) -> str:
+    name = f"{database_of(prepared)}_{own.name}"
+    server.execute(f'CREATE DATABASE "{name}" TEMPLATE "{database_of(prepared)}"'.encode())
+    return with_database(prepared, name)
+
+
+def wait_until_nobody_is_connected(server: psycopg.Connection[Any], url: str) -> None:
+    """The server goes on for a moment with what had reached it before the death."""
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+    eventually(lambda: server.execute(others, [database_of(url)]).fetchone() == (0,), every=0.002)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *(sys.argv[4:] or [None])))

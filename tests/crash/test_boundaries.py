@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +13,14 @@ from tests.crash import dying
 from tests.support.acts import claim, end, failed_for_now, held, make
 from tests.support.clocks import Clock
 from tests.support.databases import ask, assert_intact, execute_all
+from tests.support.dialects import on_postgres, store_with_clock
+from tests.support.postgres import database_of, databases, fresh_database, with_database
 from tests.support.processes import Processes
 from yaoki import Yaoki
 from yaoki.core.job import Job
 from yaoki.core.outcomes import Completed, settle
 from yaoki.jobtypes.context import JobContext
-from yaoki.store import SQLiteStore, Store
+from yaoki.store import Store
 from yaoki.store.ops.listing import ListJobs
 from yaoki.store.ops.settling import Settle, Settlement
 from yaoki.store.ops.upkeep import Rescue
@@ -27,43 +29,69 @@ pytestmark = pytest.mark.crash
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 POINTS = ("CREATE TABLE points (total INTEGER)", "INSERT INTO points VALUES (0)")
-STATUSES = "SELECT status FROM yaoki_jobs ORDER BY id"
+TABLES = {
+    False: "SELECT name FROM sqlite_master",
+    True: "SELECT relname FROM pg_class JOIN pg_namespace AS of ON of.oid = relnamespace "
+    "WHERE of.nspname = 'yaoki'",
+}
+STATUSES = "SELECT status FROM yaoki.jobs ORDER BY id"
 
 
 class Death(NamedTuple):
-    """What a killed process left behind: the file, and what its caller had been told."""
+    """What a killed process left behind: the database, and what its caller had been told."""
 
-    file: Path
+    url: str
     told: list[Any]
     moment: str
 
     def look(self, statement: str) -> list[Any]:
         """The rows of a statement; of rows with one column, what is in it."""
-        rows = ask(self.file, statement)
+        with opened(self.url, LONG_AGO, migrate=False) as (store, _):
+            rows = ask(store, statement)
         return [row[0] if len(row) == 1 else row for row in rows]
 
 
 KilledDuring = Callable[..., list[Death]]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The name of a runner: blocking, unless a test is `also_awaiting`."""
+    chosen: str = request.param
+    return chosen
+
+
+also_awaiting = pytest.mark.parametrize(
+    "kind", ["sqlite", "sqlite_awaiting", "postgres", "postgres_awaiting"], indirect=True
+)
+
+
 @pytest.fixture
-def killed_during(tmp_path: Path, processes: Processes) -> KilledDuring:
-    """A death at each moment of an act, on copies of one prepared file; the last one survived."""
+def killed_during(kind: str, tmp_path: Path, processes: Processes) -> Iterator[KilledDuring]:
+    """A death at each moment of an act, on copies of one prepared database; the last survived."""
+    with ExitStack() as at_the_end:
+        if kind.startswith("sqlite"):
+            prepared = f"sqlite:///{tmp_path / 'prepared.db'}"
+        else:
+            prepared = at_the_end.enter_context(fresh_database(migrated=False))
 
-    def all_deaths(act: str, *statements: str, jobs: int = 0, **prepared: Any) -> list[Death]:
-        file = tmp_path / "prepared.db"
-        if act != "first_use":
-            with opened(file, LONG_AGO) as (store, _):
-                for _ in range(jobs):
-                    make(store, **prepared)
-                if act in PREPARED:
-                    PREPARED[act](store)
-            execute_all(file, statements)
-        program = processes.python("-m", "tests.crash.dying", act, str(tmp_path))
-        assert program.wait(60) == 0, program.output
-        return [death_in(folder) for folder in sorted(tmp_path.glob("[0-9]*"))]
+        def all_deaths(act: str, *statements: str, jobs: int = 0, **of_them: Any) -> list[Death]:
+            if act != "first_use":
+                with opened(prepared, LONG_AGO) as (store, _):
+                    for _ in range(jobs):
+                        make(store, **of_them)
+                    if act in PREPARED:
+                        PREPARED[act](store)
+                    execute_all(store, statements)
+            given = [act, kind, str(tmp_path)] + [prepared] * on_postgres(prepared)
+            program = processes.python("-m", "tests.crash.dying", *given)
+            assert program.wait(100) == 0, program.output
+            deaths = [death_in(folder, prepared) for folder in sorted(tmp_path.glob("[0-9]*"))]
+            for death in deaths * on_postgres(prepared):
+                at_the_end.callback(databases().leave, death.url)
+            return deaths
 
-    return all_deaths
+        yield all_deaths
 
 
 def hold_two(store: Store) -> None:
@@ -81,10 +109,11 @@ PREPARED: dict[str, Callable[[Store], None]] = {"rescue": hold_two, "discard": f
 
 def test_a_first_use_makes_all_of_the_tables_or_none(killed_during: KilledDuring) -> None:
     deaths = killed_during("first_use")
+    tables = TABLES[on_postgres(deaths[-1].url)]
 
-    whole = set(deaths[-1].look("SELECT name FROM sqlite_master"))
+    whole = set(deaths[-1].look(tables))
     for death in deaths:
-        made = set(death.look("SELECT name FROM sqlite_master"))
+        made = set(death.look(tables))
         assert made in (set(), whole), death.moment
         assert_between(death, len(death.look(STATUSES)) if made else 0, [0, 1])
         assert {job.status for job in ended(death)} <= {"completed"}
@@ -95,7 +124,7 @@ def test_a_job_is_there_when_its_caller_knows_and_its_key_makes_no_second(
 ) -> None:
     for death in killed_during("enqueue_with_a_key"):
         assert_between(death, len(death.look(STATUSES)), [0, 1, 1])
-        dying.enqueue_with_a_key(app := Yaoki(f"sqlite:///{death.file}"), death.told.append)
+        dying.enqueue_with_a_key(app := Yaoki(death.url), death.told.append)
         app.close()
 
         [job] = ended(death)
@@ -103,9 +132,10 @@ def test_a_job_is_there_when_its_caller_knows_and_its_key_makes_no_second(
         assert set(death.told) == {job.id}
 
 
+@also_awaiting
 def test_a_batch_is_there_whole_or_not_at_all(killed_during: KilledDuring) -> None:
     for death in killed_during("enqueue_many"):
-        assert_between(death, death.look("SELECT id FROM yaoki_jobs"), [[], [1, 2, 3, 4, 5]])
+        assert_between(death, death.look("SELECT id FROM yaoki.jobs"), [[], [1, 2, 3, 4, 5]])
         assert_completed(ended(death))
 
 
@@ -113,22 +143,23 @@ def test_what_is_committed_together_is_there_for_each_who_knows(
     killed_during: KilledDuring,
 ) -> None:
     for death in killed_during("enqueue_together"):
-        assert set(death.told) <= set(death.look("SELECT id FROM yaoki_jobs")), death.moment
+        assert set(death.told) <= set(death.look("SELECT id FROM yaoki.jobs")), death.moment
         assert_completed(ended(death))
 
 
 def test_a_job_enqueued_beside_an_effect_is_there_exactly_with_it(
     killed_during: KilledDuring,
 ) -> None:
-    state = "SELECT (SELECT total FROM points), (SELECT count(*) FROM yaoki_jobs)"
+    state = "SELECT (SELECT total FROM points), (SELECT count(*) FROM yaoki.jobs)"
 
     for death in killed_during("enqueue_with_an_effect", *POINTS):
         assert_between(death, death.look(state), [[(0, 0)], [(100, 1)]])
         assert_completed(ended(death))
 
 
+@also_awaiting
 def test_a_claim_takes_all_that_it_tells_of_or_nothing(killed_during: KilledDuring) -> None:
-    held_now = "SELECT id, lease FROM yaoki_jobs WHERE status = 'running'"
+    held_now = "SELECT id, lease FROM yaoki.jobs WHERE status = 'running'"
 
     for death in killed_during("claim", jobs=3):
         taken = death.look(held_now)
@@ -142,7 +173,7 @@ def test_a_claim_takes_all_that_it_tells_of_or_nothing(killed_during: KilledDuri
 
 
 def test_a_completion_is_there_when_its_caller_knows(killed_during: KilledDuring) -> None:
-    state = "SELECT status, attempt, result FROM yaoki_jobs"
+    state = "SELECT status, attempt, result FROM yaoki.jobs"
     steps = [("pending", 0, None), ("running", 1, None), ("completed", 1, '{"sent":1}')]
 
     for death in killed_during("complete", jobs=1):
@@ -158,7 +189,7 @@ def test_a_completion_is_there_when_its_caller_knows(killed_during: KilledDuring
 def test_a_failure_is_recorded_with_its_history_or_not_at_all(
     killed_during: KilledDuring,
 ) -> None:
-    state = "SELECT status, attempt, error, (SELECT count(*) FROM yaoki_attempts) FROM yaoki_jobs"
+    state = "SELECT status, attempt, error, (SELECT count(*) FROM yaoki.attempts) FROM yaoki.jobs"
     steps = [
         ("pending", 0, None, 0),
         ("running", 1, None, 0),
@@ -178,7 +209,7 @@ def test_a_failure_is_recorded_with_its_history_or_not_at_all(
 
 
 def test_a_job_that_was_handed_back_has_used_no_attempt(killed_during: KilledDuring) -> None:
-    state = "SELECT status, attempt, releases FROM yaoki_jobs"
+    state = "SELECT status, attempt, releases FROM yaoki.jobs"
     steps = [("pending", 0, 0), ("running", 1, 0), ("pending", 0, 1)]
 
     for death in killed_during("release", jobs=1):
@@ -189,6 +220,7 @@ def test_a_job_that_was_handed_back_has_used_no_attempt(killed_during: KilledDur
         assert (job.status, job.attempt) == ("completed", 2 if found == steps[1] else 1)
 
 
+@also_awaiting
 def test_outcomes_and_the_next_claim_are_one_step(killed_during: KilledDuring) -> None:
     steps = [
         ["pending", "pending", "pending", "pending"],
@@ -207,7 +239,7 @@ def test_outcomes_and_the_next_claim_are_one_step(killed_during: KilledDuring) -
 
 
 def test_a_rescue_takes_all_of_its_jobs_or_none(killed_during: KilledDuring) -> None:
-    state = "SELECT status, attempt, rescues FROM yaoki_jobs ORDER BY id"
+    state = "SELECT status, attempt, rescues FROM yaoki.jobs ORDER BY id"
     steps = [[("running", 1, 0)] * 2, [("pending", 1, 1)] * 2]
 
     for death in killed_during("rescue", jobs=2):
@@ -219,7 +251,7 @@ def test_a_rescue_takes_all_of_its_jobs_or_none(killed_during: KilledDuring) -> 
 
 
 def test_a_job_is_discarded_with_its_history_or_not_at_all(killed_during: KilledDuring) -> None:
-    state = "SELECT (SELECT count(*) FROM yaoki_jobs), (SELECT count(*) FROM yaoki_attempts)"
+    state = "SELECT (SELECT count(*) FROM yaoki.jobs), (SELECT count(*) FROM yaoki.attempts)"
 
     for death in killed_during("discard", jobs=1, max_attempts=2):
         assert_between(death, death.look(state), [[(1, 2)], [(0, 0)]])
@@ -227,11 +259,11 @@ def test_a_job_is_discarded_with_its_history_or_not_at_all(killed_during: Killed
 
 
 def test_the_key_of_once_is_there_exactly_with_the_effect(killed_during: KilledDuring) -> None:
-    state = "SELECT (SELECT count(*) FROM yaoki_once), total FROM points"
+    state = "SELECT (SELECT count(*) FROM yaoki.once), total FROM points"
 
     for death in killed_during("add_points_once", *POINTS):
         assert_between(death, death.look(state), [[(0, 0)], [(1, 100)], [(1, 100)]])
-        dying.add_points_once(app := Yaoki(f"sqlite:///{death.file}"), death.told.append)
+        dying.add_points_once(app := Yaoki(death.url), death.told.append)
         app.close()
 
         assert ended(death) == []
@@ -239,7 +271,7 @@ def test_the_key_of_once_is_there_exactly_with_the_effect(killed_during: KilledD
 
 
 def test_an_effect_is_there_exactly_with_the_completion(killed_during: KilledDuring) -> None:
-    state = "SELECT status, total FROM yaoki_jobs CROSS JOIN points"
+    state = "SELECT status, total FROM yaoki.jobs CROSS JOIN points"
     steps = [("pending", 0), ("running", 0), ("completed", 100)]
 
     for death in killed_during("add_points_and_complete", *POINTS, jobs=1):
@@ -249,6 +281,21 @@ def test_an_effect_is_there_exactly_with_the_completion(killed_during: KilledDur
         [job] = ended(death, add_points)
         assert (job.status, job.attempt) == ("completed", 2 if found == steps[1] else 1)
         assert death.look("SELECT total FROM points") == [100]
+
+
+def test_the_moments_are_before_and_after_whatever_is_sent(killed_during: KilledDuring) -> None:
+    """Or else these tests would say nothing."""
+    deaths = killed_during("enqueue_many")
+    moments = [death.moment for death in deaths]
+
+    if not on_postgres(deaths[0].url):
+        expected = ["before BEGIN", "after BEGIN", "before INSERT", "before COMMIT", "after COMMIT"]
+    else:
+        expected = ["before BEGIN", "before INSERT", "before SYNC", "after SYNC", "after the answ"]
+        expected += ["before COMMIT", "before SYNC", "before SELECT pg_notify", "after the answers"]
+    found = iter([" ".join(moment.split()) for moment in moments])
+    for moment in expected:
+        assert any(each.startswith(moment) for each in found), (moment, moments)
 
 
 def assert_between(death: Death, found: object, steps: Sequence[object]) -> None:
@@ -272,8 +319,8 @@ def add_points(store: Store, job: Job) -> None:
 
 def ended(death: Death, work: Callable[[Store, Job], None] = complete) -> list[Job]:
     """Every job, after the dead have been rescued and all that was left has been worked on."""
-    with opened(death.file, datetime.now(UTC) + timedelta(days=1)) as (store, clock):
-        assert_intact(death.file)
+    with opened(death.url, datetime.now(UTC) + timedelta(days=1)) as (store, clock):
+        assert_intact(store)
         while True:
             store.run(Rescue())
             clock.advance(timedelta(days=1))
@@ -282,19 +329,25 @@ def ended(death: Death, work: Callable[[Store, Job], None] = complete) -> list[J
                 break
             for job in jobs:
                 work(store, job)
-        found = sorted(store.run(ListJobs(limit=1_000)), key=lambda job: job.id)
-    assert_intact(death.file)
-    return found
+        assert_intact(store)
+        return sorted(store.run(ListJobs(limit=1_000)), key=lambda job: job.id)
 
 
 @contextmanager
-def opened(file: Path, start: datetime) -> Iterator[tuple[Store, Clock]]:
+def opened(url: str, start: datetime, *, migrate: bool = True) -> Iterator[tuple[Store, Clock]]:
     clock = Clock(start)
-    with closing(SQLiteStore(f"sqlite:///{file}?durability=normal", clock=clock)) as store:
-        store.migrate()
+    with closing(store_with_clock(url, clock)) as store:
+        if migrate:
+            store.migrate()
         yield store, clock
 
 
-def death_in(folder: Path) -> Death:
+def death_in(folder: Path, prepared: str) -> Death:
     told = [json.loads(line) for line in (folder / "told").read_text("utf-8").splitlines()]
-    return Death(folder / "jobs.db", told, (folder / "died").read_text("utf-8"))
+    return Death(url_in(folder, prepared), told, (folder / "died").read_text("utf-8"))
+
+
+def url_in(folder: Path, prepared: str) -> str:
+    if on_postgres(prepared):
+        return with_database(prepared, f"{database_of(prepared)}_{folder.name}")
+    return f"sqlite:///{folder / 'jobs.db'}?durability=normal"

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
+from tests.support.databases import ask, assert_intact
 from tests.support.eventually import eventually
+from tests.worker.crashing import Crashing
 from tests.worker.support_processes import (
     StartProgram,
     app,
@@ -16,8 +18,7 @@ from tests.worker.support_processes import (
     start_program,
     written,
 )
-from tests.worker.support_workers import database, stays
-from yaoki import Yaoki
+from tests.worker.support_workers import stays
 
 pytestmark = pytest.mark.crash
 
@@ -25,7 +26,7 @@ __all__ = ["app", "start_program"]
 
 
 def test_another_worker_finishes_a_job_whose_worker_was_killed(
-    app: Yaoki, start_program: StartProgram
+    app: Crashing, start_program: StartProgram
 ) -> None:
     job = app.enqueue("long", {"seconds": 0.3})
     first = start_program("lease_for=1")
@@ -47,7 +48,7 @@ def test_another_worker_finishes_a_job_whose_worker_was_killed(
 
 
 def test_a_killed_worker_holds_its_jobs_until_the_lease_is_over(
-    app: Yaoki, start_program: StartProgram
+    app: Crashing, start_program: StartProgram
 ) -> None:
     other = start_program("lease_for=2")
     ready(app, other)
@@ -69,7 +70,7 @@ def test_a_killed_worker_holds_its_jobs_until_the_lease_is_over(
 
 @pytest.mark.parametrize("kind", ["poison", "exits"])
 def test_a_job_that_kills_its_worker_dies_after_its_attempts(
-    app: Yaoki, start_program: StartProgram, kind: str
+    app: Crashing, start_program: StartProgram, kind: str
 ) -> None:
     innocents = app.enqueue_many("innocent", [{}] * 30)
     poison = app.enqueue(kind)
@@ -97,7 +98,7 @@ def test_a_job_that_kills_its_worker_dies_after_its_attempts(
 
 
 def test_a_poison_job_with_one_attempt_kills_one_worker(
-    app: Yaoki, start_program: StartProgram
+    app: Crashing, start_program: StartProgram
 ) -> None:
     innocents = app.enqueue_many("innocent", [{}] * 20)
     poison = app.enqueue("poison", max_attempts=1)
@@ -112,7 +113,7 @@ def test_a_poison_job_with_one_attempt_kills_one_worker(
     assert written(app, "poisoned", poison.id) == 1
 
 
-def test_a_thousand_jobs_survive_ten_kills(app: Yaoki, start_program: StartProgram) -> None:
+def test_a_thousand_jobs_survive_ten_kills(app: Crashing, start_program: StartProgram) -> None:
     seed = 20_240_607
     rng = random.Random(seed)
     jobs = app.enqueue_many("short", [{"number": number} for number in range(1_000)])
@@ -130,9 +131,10 @@ def test_a_thousand_jobs_survive_ten_kills(app: Yaoki, start_program: StartProgr
     assert 0 < left < 1_000, "the kills came too late or too early to mean anything"
     assert any(one.rescues for one in ended), f"seed {seed}"
     assert {one.status for one in ended} == {"completed"}, f"seed {seed}"
+    assert_intact(app.store)
 
 
-def completed(app: Yaoki) -> int:
+def completed(app: Crashing) -> int:
     count, cursor = 0, None
     while True:
         page = app.jobs(status="completed", limit=1000, cursor=cursor)
@@ -143,16 +145,16 @@ def completed(app: Yaoki) -> int:
 
 @pytest.mark.parametrize("kind", ["effect", "effect-once"])
 def test_protected_effects_happen_once_whatever_dies_or_sleeps(
-    app: Yaoki, start_program: StartProgram, kind: str
+    app: Crashing, start_program: StartProgram, kind: str
 ) -> None:
     seed = 7
     rng = random.Random(seed)
-    with database(app) as connection:
-        connection.execute("CREATE TABLE effects (job_id INTEGER)")
-    jobs = app.enqueue_many(kind, [{}] * 300)
+    ask(app.store, "CREATE TABLE effects (job_id bigint)")
+    jobs = []
     for _ in range(6):
         dies, sleeps = start_program("lease_for=1"), start_program("lease_for=1")
         ready(app, dies, sleeps)
+        jobs += app.enqueue_many(kind, [{}] * 60)
         stays(lambda: True, during=rng.uniform(0, 0.1))
         sleeps.send(signal.SIGSTOP)
         dies.send(signal.SIGKILL)
@@ -161,15 +163,15 @@ def test_protected_effects_happen_once_whatever_dies_or_sleeps(
     start_program("lease_for=1", "concurrency=4")
     eventually(lambda: completed(app) == len(jobs), within=30)
 
-    with database(app) as connection:
-        effects = [job_id for (job_id,) in connection.execute("SELECT job_id FROM effects")]
+    effects = [job_id for (job_id,) in ask(app.store, "SELECT job_id FROM effects")]
     assert any(app.get(job).rescues for job in jobs), "nobody died while at it"
     assert sorted(effects) == [job.id for job in jobs], f"seed {seed}"
+    assert_intact(app.store)
 
 
 @pytest.mark.parametrize("kind", ["long", "long-async"])
 def test_a_worker_that_was_suspended_past_its_lease_is_refused(
-    app: Yaoki, start_program: StartProgram, kind: str
+    app: Crashing, start_program: StartProgram, kind: str
 ) -> None:
     job = app.enqueue(kind, {"seconds": 1})
     late = start_program("lease_for=1")
@@ -191,7 +193,7 @@ def test_a_worker_that_was_suspended_past_its_lease_is_refused(
 
 
 def test_a_late_worker_is_refused_while_the_new_owner_is_at_it(
-    app: Yaoki, start_program: StartProgram
+    app: Crashing, start_program: StartProgram
 ) -> None:
     job = app.enqueue("long", {"seconds": 2.5})
     late = start_program("lease_for=1")
@@ -200,8 +202,8 @@ def test_a_late_worker_is_refused_while_the_new_owner_is_at_it(
     start_program("lease_for=1")
     eventually(lambda: written(app, "began", job.id) == 2, within=10)
     late.send(signal.SIGCONT)
-    eventually(lambda: written(app, "ended", job.id, late.pid) == 1, within=5)
-    done = app.wait(job, timeout=10)
+    eventually(lambda: written(app, "ended", job.id, late.pid) == 1, within=20)
+    done = app.wait(job, timeout=20)
 
     assert (done.attempt, done.result) == (2, "attempt 2")
     assert [line[0] for line in ledger(app)].count("ended") == 2

@@ -2,15 +2,18 @@
 
 import os
 import signal
-import sqlite3
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import yaoki
+from tests.support.dialects import connected_by_driver, mark
 from yaoki import JobContext, RetryPolicy, Yaoki
 
-ADD = "UPDATE points SET balance = balance + 100 WHERE account = ?"
+
+def add(app: Yaoki, account: str) -> tuple[str, list[str]]:
+    """The statement for the driver of the queue's database."""
+    statement = f"UPDATE points SET balance = balance + 100 WHERE account = {mark(app.url)}"
+    return statement, [account]
 
 
 def die_the_first_time(ctx: JobContext) -> None:
@@ -18,37 +21,28 @@ def die_the_first_time(ctx: JobContext) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@contextmanager
-def connected(app: Yaoki) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(app.url.removeprefix("sqlite:///"))
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
 def without_protection(app: Yaoki, ctx: JobContext, account: str) -> None:
-    with connected(app) as connection, connection:
-        connection.execute(ADD, [account])
+    with connected_by_driver(app.url) as connection, connection:
+        connection.execute(*add(app, account))
     die_the_first_time(ctx)
 
 
 def with_once(app: Yaoki, ctx: JobContext, account: str) -> None:
-    with connected(app) as connection, connection:
+    with connected_by_driver(app.url) as connection, connection:
         if yaoki.once(connection, f"{account}-welcome"):
-            connection.execute(ADD, [account])
+            connection.execute(*add(app, account))
     die_the_first_time(ctx)
 
 
 def with_transaction(app: Yaoki, ctx: JobContext, account: str) -> None:
     with ctx.transaction() as tx:
-        tx.execute(ADD, [account])
+        tx.execute(*add(app, account))
         die_the_first_time(ctx)
 
 
 def after_transaction(app: Yaoki, ctx: JobContext, account: str) -> None:
     with ctx.transaction() as tx:
-        tx.execute(ADD, [account])
+        tx.execute(*add(app, account))
     die_the_first_time(ctx)
 
 

@@ -1,13 +1,13 @@
 """The second experiment: 100 points, and a worker that dies before it can say that it is done."""
 
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.databases import ask, execute_all
 from tests.support.eventually import eventually
 from yaoki import Yaoki
 
@@ -19,32 +19,28 @@ def run_program(app: Yaoki, way: str) -> int:
     return subprocess.run(command, cwd=ROOT, timeout=30).returncode
 
 
-@pytest.fixture
-def balance_file(app: Yaoki, tmp_path: Path) -> Path:
-    file = tmp_path / "jobs.db"
-    connection = sqlite3.connect(file)
-    connection.execute("CREATE TABLE points (account TEXT PRIMARY KEY, balance INTEGER NOT NULL)")
-    connection.execute("INSERT INTO points VALUES ('mai', 0)")
-    connection.commit()
-    connection.close()
-    return file
+@pytest.fixture(autouse=True)
+def points(app: Yaoki) -> None:
+    """A table in the queue's own database."""
+    app.migrate()
+    statements = (
+        "CREATE TABLE points (account TEXT PRIMARY KEY, balance INTEGER NOT NULL)",
+        "INSERT INTO points VALUES ('mai', 0)",
+    )
+    execute_all(app.store, statements)
 
 
-def balance_in(file: Path) -> int:
-    connection = sqlite3.connect(file)
-    try:
-        [balance] = connection.execute("SELECT balance FROM points").fetchone()
-        return int(balance)
-    finally:
-        connection.close()
+def balance(app: Yaoki) -> int:
+    [(points,)] = ask(app.store, "SELECT balance FROM points")
+    return int(points)
 
 
 @pytest.mark.parametrize(
-    ("way", "points"),
+    ("way", "total"),
     [("without protection", 200), ("with once", 100), ("with transaction", 100)],
 )
 def test_points_are_added_once_only_where_they_are_protected(
-    app: Yaoki, balance_file: Path, way: str, points: int
+    app: Yaoki, way: str, total: int
 ) -> None:
     job = app.enqueue("add-points", {"account": "mai"})
 
@@ -58,12 +54,10 @@ def test_points_are_added_once_only_where_they_are_protected(
     assert held.status == "running"
     assert (done.status, done.attempt) == ("completed", 2)
     assert [one.error for one in done.errors] == [f"lease lost (worker {held.worker_id})"]
-    assert balance_in(balance_file) == points
+    assert balance(app) == total
 
 
-def test_a_worker_that_dies_after_the_transaction_has_completed_the_job(
-    app: Yaoki, balance_file: Path
-) -> None:
+def test_a_worker_that_dies_after_the_transaction_has_completed_the_job(app: Yaoki) -> None:
     job = app.enqueue("add-points", {"account": "mai"})
 
     killed = run_program(app, "after transaction")
@@ -71,4 +65,4 @@ def test_a_worker_that_dies_after_the_transaction_has_completed_the_job(
     done = app.get(job)
     assert killed == -signal.SIGKILL
     assert (done.status, done.attempt, done.errors) == ("completed", 1, ())
-    assert balance_in(balance_file) == 100
+    assert balance(app) == 100

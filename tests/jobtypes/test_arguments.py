@@ -11,7 +11,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tests.worker.support_workers import database, work_off
+from tests.support.databases import ask
+from tests.worker.support_workers import work_off
 from yaoki import InvalidArguments, InvalidPayload, JobContext, RetryPolicy, Yaoki
 
 
@@ -266,18 +267,21 @@ def test_a_payload_that_no_longer_fits_fails_so_that_it_can_be_told(app: Yaoki) 
     assert "new" in str(failed.error)
 
 
+def set_payload(app: Yaoki, payload: str) -> None:
+    """Of every job, as an older program would have written it."""
+    ask(app.store, "UPDATE yaoki.jobs SET payload = :payload", {"payload": payload})
+
+
 def test_it_runs_after_the_next_deploy(app: Yaoki) -> None:
     @app.job("a", retry=RetryPolicy(max_attempts=1))
     def handler(old: int) -> int:
         return old
 
     job = handler.enqueue(old=1)
-    with database(app) as connection:
-        connection.execute("""UPDATE yaoki_jobs SET payload = '{"new": 1}'""")
+    set_payload(app, '{"new": 1}')
     work_off(app)
     assert app.get(job).status == "failed"
-    with database(app) as connection:
-        connection.execute("""UPDATE yaoki_jobs SET payload = '{"old": 5}'""")
+    set_payload(app, '{"old": 5}')
     app.retry(job)
     work_off(app)
 
@@ -291,8 +295,7 @@ def test_an_argument_that_the_handler_lost_fails_the_job(app: Yaoki) -> None:
     def handler(a: int) -> None: ...
 
     job = handler.enqueue(a=1)
-    with database(app) as connection:
-        connection.execute("""UPDATE yaoki_jobs SET payload = '{"a": 1, "gone": 2}'""")
+    set_payload(app, '{"a": 1, "gone": 2}')
     work_off(app)
 
     assert app.get(job).status == "failed"

@@ -147,11 +147,14 @@ def test_a_caller_who_stops_waiting_does_not_undo_the_job(app: Yaoki) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        async with asyncio.timeout(5):
+            while not list(await app.ajobs()):
+                await asyncio.sleep(0.01)
 
     app.migrate()
     asyncio.run(program())
 
-    eventually(lambda: len(list(app.jobs())) == 1)
+    assert len(list(app.jobs())) == 1
 
 
 def test_async_handlers_use_the_app_while_the_loop_goes_on(app: Yaoki) -> None:

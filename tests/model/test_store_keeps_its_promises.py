@@ -2,11 +2,13 @@
 
 import itertools
 import shutil
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
@@ -30,10 +32,11 @@ from tests.model.world import (
 )
 from tests.support.acts import SECOND
 from tests.support.clocks import Clock
+from tests.support.postgres import fresh_database
 from tests.support.runners import Awaiting
 from yaoki.core.outcomes import Outcome, Released, settle
 from yaoki.core.said import NewJob
-from yaoki.store import SQLiteStore
+from yaoki.store import SQLiteStore, Store
 from yaoki.store.ops.claims import Claim
 from yaoki.store.ops.jobs import (
     Cancel,
@@ -55,6 +58,7 @@ from yaoki.store.ops.settling import (
     StillHeld,
 )
 from yaoki.store.ops.upkeep import KeepAlive, Lease, Leases, MarkStarted, Rescue, WorkerRow
+from yaoki.store.postgres.store import PostgresStore
 
 WORKER = WorkerRow("w1", "host", 1, "1", None, "[]", 1, "working", SECOND)
 
@@ -307,25 +311,58 @@ class Anything(History):
 
 @pytest.mark.timeout(900)  # only to shrink what was found
 @pytest.mark.parametrize("awaiting", [False, True], ids=["blocking", "awaiting"])
-def test_a_store_keeps_its_promises(awaiting: bool, tmp_path: Path) -> None:
-    template = tmp_path / "template.db"
-    empty = SQLiteStore(f"sqlite:///{template}")
-    empty.migrate()
-    empty.close()
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_store_keeps_its_promises(kind: str, awaiting: bool, tmp_path: Path) -> None:
+    with ExitStack() as at_the_end:
+        empty = files(tmp_path) if kind == "sqlite" else at_the_end.enter_context(tables())
+
+        def anything() -> Anything:
+            clock, ends = Clock(), ExitStack()
+            store: Any = empty(clock)
+            ends.callback(store.close)
+            if awaiting:
+                store = Awaiting(store)
+                ends.callback(store.stop)
+            return Anything(store, clock, ends.close)
+
+        run_state_machine_as_test(anything, settings=SETTINGS)
+
+
+MakeEmpty = Callable[[Clock], Store]
+
+
+def files(folder: Path) -> MakeEmpty:
+    """An empty store on SQLite: each time another file."""
+    template = folder / "template.db"
+    first = SQLiteStore(f"sqlite:///{template}")
+    first.migrate()
+    first.close()
     number = itertools.count()
 
-    def anything() -> Anything:
-        file, clock, ends = tmp_path / f"{next(number)}.db", Clock(), ExitStack()
+    def make(clock: Clock) -> Store:
+        file = folder / f"{next(number)}.db"
         shutil.copy(template, file)
-        store: Any = SQLiteStore(f"sqlite:///{file}?durability=normal", clock=clock)
-        ends.callback(store.close)
-        if awaiting:
-            store = Awaiting(store)
-            ends.callback(store.stop)
-        return Anything(store, clock, ends.close)
+        return SQLiteStore(f"sqlite:///{file}?durability=normal", clock=clock)
 
-    run_state_machine_as_test(anything, settings=SETTINGS)
+    return make
 
+
+@contextmanager
+def tables() -> Iterator[MakeEmpty]:
+    """An empty store on PostgreSQL: each time the same tables, emptied."""
+    with fresh_database() as url, psycopg.connect(url, autocommit=True) as connection:
+
+        def make(clock: Clock) -> Store:
+            connection.execute(EMPTY)
+            return PostgresStore(url, clock=clock)
+
+        yield make
+
+
+EMPTY = """
+TRUNCATE yaoki.jobs, yaoki.attempts, yaoki.definitions, yaoki.workers, yaoki.paused, yaoki.once
+RESTART IDENTITY
+"""
 
 SETTINGS = settings(
     max_examples=120,

@@ -1,28 +1,38 @@
-"""The program whose workers are killed: python -m tests.worker.crashing URL [setting=value …].
+"""The program whose workers are killed.
 
-Handlers write lines to a ledger beside the database, so a test sees what happened in which
-process, whatever became of it.
+    python -m tests.worker.crashing URL LEDGER [setting=value …]
+
+Its handlers write lines to the file LEDGER, so a test sees what happened in which process, whatever
+became of it.
 """
 
 import asyncio
 import os
 import signal
-import sqlite3
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import yaoki
+from tests.support.dialects import connected_by_driver, mark
 from yaoki import JobContext, RetryPolicy, Yaoki, fixed
 
 AT_ONCE = RetryPolicy(max_attempts=3, backoff=fixed(0))
 
 
-def build(url: str) -> Yaoki:
+class Crashing(Yaoki):
+    """An app, and the file in which its handlers write."""
+
+    def __init__(self, url: str, ledger: Path) -> None:
+        super().__init__(url)
+        self.ledger = ledger
+
+
+def build(url: str, ledger: Path) -> Crashing:
     """The app, also for the test that enqueues."""
-    app = Yaoki(url)
-    ledger = Path(url.removeprefix("sqlite:///")).with_name("ledger")
+    app = Crashing(url, ledger)
+    insert = f"INSERT INTO effects VALUES ({mark(url)})"
 
     def write(*words: object) -> None:
         with ledger.open("a") as file:
@@ -75,27 +85,22 @@ def build(url: str) -> Yaoki:
     @app.job("in-transaction", retry=AT_ONCE)
     def in_transaction(ctx: JobContext, seconds: float) -> None:
         with ctx.transaction() as tx:
-            tx.execute("CREATE TABLE effect (x)")
+            tx.execute("CREATE TABLE effect (x INTEGER)")
             write("began", ctx.job.id)
             time.sleep(seconds)
 
     @app.job("effect", retry=RetryPolicy(max_attempts=50, backoff=fixed(0)))
     def effect(ctx: JobContext) -> None:
         with ctx.transaction() as tx:
-            tx.execute("INSERT INTO effects VALUES (?)", [ctx.job.id])
+            tx.execute(insert, [ctx.job.id])
             time.sleep(0.002)
         time.sleep(0.002)
 
     @app.job("effect-once", retry=RetryPolicy(max_attempts=50, backoff=fixed(0)))
     def effect_once(ctx: JobContext) -> None:
-        connection = sqlite3.connect(app.store.path, timeout=30)
-        try:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                if yaoki.once(connection, f"job {ctx.job.id}"):
-                    connection.execute("INSERT INTO effects VALUES (?)", [ctx.job.id])
-        finally:
-            connection.close()
+        with connected_by_driver(app.url) as connection, connection:
+            if yaoki.once(connection, f"job {ctx.job.id}"):
+                connection.execute(insert, [ctx.job.id])
         time.sleep(0.002)
 
     @app.job("wants-the-lock", retry=AT_ONCE)
@@ -120,7 +125,7 @@ def build(url: str) -> Yaoki:
     return app
 
 
-def main(url: str, *said: str) -> int:
+def main(url: str, ledger: str, *said: str) -> int:
     settings: dict[str, Any] = {"lease_for": 1, "grace": 10, "concurrency": 2}
     for each in said:
         name, _, value = each.partition("=")
@@ -128,7 +133,7 @@ def main(url: str, *said: str) -> int:
     own: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: own.append(number))
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    app = build(url)
+    app = build(url, Path(ledger))
     ending = app.run_worker(**settings)
     after = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     app.close()

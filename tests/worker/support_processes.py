@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.eventually import eventually
-from tests.worker.crashing import build
+from tests.worker.crashing import Crashing, build
 from yaoki import Yaoki
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 class Program:
     """A running tests.worker.crashing."""
 
-    def __init__(self, url: str, *said: str) -> None:
+    def __init__(self, app: Crashing, *said: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.crashing", url, *said],
+            [sys.executable, "-m", "tests.worker.crashing", app.url, app.ledger, *said],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -57,21 +57,21 @@ StartProgram = Callable[..., Program]
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[Yaoki]:
+def app(any_url: str, tmp_path: Path) -> Iterator[Crashing]:
     """The same app as the programs', to enqueue and to look."""
-    made = build(f"sqlite:///{tmp_path / 'jobs.db'}")
+    made = build(any_url, tmp_path / "ledger")
     made.migrate()
     yield made
     made.close()
 
 
 @pytest.fixture
-def start_program(app: Yaoki) -> Iterator[StartProgram]:
+def start_program(app: Crashing) -> Iterator[StartProgram]:
     """Starts worker programs that are killed when the test is over."""
     started: list[Program] = []
 
     def start(*said: str) -> Program:
-        program = Program(app.url, *said)
+        program = Program(app, *said)
         started.append(program)
         return program
 
@@ -86,18 +86,18 @@ def ready(app: Yaoki, *programs: Program) -> None:
     eventually(lambda: pids <= {worker.pid for worker in app.workers()}, within=10)
 
 
-def ledger(app: Yaoki) -> list[list[str]]:
+def ledger(app: Crashing) -> list[list[str]]:
     """What handlers wrote, in order: words, the last one the pid."""
-    file = Path(app.url.removeprefix("sqlite:///")).with_name("ledger")
-    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    lines = app.ledger.read_text().splitlines() if app.ledger.exists() else []
+    return [line.split() for line in lines]
 
 
-def written(app: Yaoki, *words: object) -> int:
+def written(app: Crashing, *words: object) -> int:
     """How many lines of the ledger begin with these words."""
     wanted = [str(word) for word in words]
     return sum(line[: len(wanted)] == wanted for line in ledger(app))
 
 
-def began(app: Yaoki, job_id: int, within: float = 10) -> None:
+def began(app: Crashing, job_id: int, within: float = 10) -> None:
     """Wait until a handler said that it has begun."""
     eventually(lambda: written(app, "began", job_id), within=within)

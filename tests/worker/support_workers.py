@@ -1,15 +1,13 @@
 """Workers on threads of the test's own process, ended when the test ends."""
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.databases import ask
 from yaoki import Yaoki
 from yaoki.worker import Ending
 
@@ -54,9 +52,9 @@ StartWorker = Callable[..., Working]
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[Yaoki]:
-    """A queue in a file of its own."""
-    made = Yaoki(f"sqlite:///{tmp_path / 'jobs.db'}")
+def app(any_url: str) -> Iterator[Yaoki]:
+    """A queue in a database of its own, of each kind."""
+    made = Yaoki(any_url)
     yield made
     made.close()
 
@@ -103,12 +101,7 @@ def stays(fact: Callable[[], object], during: float) -> bool:
     return False
 
 
-@contextmanager
-def database(app: Yaoki) -> Iterator[sqlite3.Connection]:
-    """The queue's file on a connection of the test's own, committed at the end."""
-    connection = sqlite3.connect(app.url.removeprefix("sqlite:///"), timeout=10)
-    try:
-        yield connection
-        connection.commit()
-    finally:
-        connection.close()
+def let_lease_end(app: Yaoki, job_id: int) -> None:
+    """As if its worker had been silent for long."""
+    over = "UPDATE yaoki.jobs SET lease_expires_at = 1 WHERE id = :id AND lease % 2 = 1"
+    ask(app.store, over, {"id": job_id})

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from tests.support.eventually import eventually
-from tests.worker.support_workers import StartWorker, database, work_off
+from tests.worker.support_effects import add, notes
+from tests.worker.support_workers import StartWorker, work_off
 from yaoki import Cancel, JobContext, LeaseLost, RetryPolicy, Snooze, WrongStatus, Yaoki, fixed
 
 QUICKLY = RetryPolicy(max_attempts=3, backoff=fixed(0))
@@ -189,6 +190,7 @@ def test_what_has_ended_cannot_be_cancelled(app: Yaoki) -> None:
         app.cancel(job)
 
 
+@pytest.mark.usefixtures("noted")
 def test_a_transaction_of_a_cancelled_job_is_rolled_back(
     app: Yaoki, start_worker: StartWorker
 ) -> None:
@@ -200,7 +202,7 @@ def test_a_transaction_of_a_cancelled_job_is_rolled_back(
         ctx.wait_stopping(10)
         try:
             with ctx.transaction() as tx:
-                tx.execute("CREATE TABLE effect (x)")
+                tx.execute(*add(app, "never"))
         except LeaseLost as error:
             seen.append(str(error))
             raise
@@ -212,9 +214,7 @@ def test_a_transaction_of_a_cancelled_job_is_rolled_back(
 
     assert app.wait(job, timeout=5).status == "cancelled"
     assert "cancelled" in seen[0]
-    with database(app) as connection:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'effect'")
-        assert tables.fetchall() == []
+    assert notes(app) == []
 
 
 def test_cancel_works_while_the_worker_drains(app: Yaoki, start_worker: StartWorker) -> None:

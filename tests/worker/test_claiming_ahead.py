@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from tests.support.databases import ask
 from tests.support.eventually import eventually
-from tests.worker.support_workers import StartWorker, database, stays, work_off
+from tests.worker.support_workers import StartWorker, let_lease_end, stays, work_off
 from yaoki import JobContext, RetryPolicy, Yaoki, fixed
 
 
@@ -134,15 +135,12 @@ def test_a_dangerous_job_is_never_claimed_ahead(
     if why == "rescued before":
         app.claim("dies", lease_for=1)
         eventually(app.rescue, within=3)
-    with database(app) as connection:
-        connection.execute("UPDATE yaoki_jobs SET run_at = 9, priority = 0")
+    ask(app.store, "UPDATE yaoki.jobs SET run_at = 9, priority = 0")
     warm_up(app)
-    with database(app) as connection:
-        connection.execute("UPDATE yaoki_jobs SET run_at = 1 WHERE type = 'quick'")
-        connection.execute("UPDATE yaoki_jobs SET run_at = 2 WHERE type = 'long'")
+    ask(app.store, "UPDATE yaoki.jobs SET run_at = 1 WHERE type = 'quick'")
+    ask(app.store, "UPDATE yaoki.jobs SET run_at = 2 WHERE type = 'long'")
     job = long.enqueue()
-    with database(app) as connection:
-        connection.execute("UPDATE yaoki_jobs SET run_at = 2 WHERE id = ?", [job.id])
+    ask(app.store, "UPDATE yaoki.jobs SET run_at = 2 WHERE id = :id", {"id": job.id})
     start_worker(concurrency=1, lease_for=60)
     started.wait(10)
     # A stale line would be given back after a second: it must not have been there at all.
@@ -168,8 +166,7 @@ def test_a_job_that_was_rescued_twice_runs_alone(app: Yaoki) -> None:
     job = suspect.enqueue()
     for _ in range(2):
         assert app.claim("dies", lease_for=1)
-        with database(app) as connection:
-            connection.execute("UPDATE yaoki_jobs SET lease_expires_at = 1 WHERE id = ?", [job.id])
+        let_lease_end(app, job.id)
         app.rescue()
     innocent.enqueue_many([{"number": number} for number in range(60)])
     work_off(app, concurrency=8)

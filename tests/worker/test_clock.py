@@ -1,21 +1,20 @@
-"""Leases end and live by what passes, also when somebody moves the host's clock."""
+"""Leases end and live by what passes, also when somebody moves the database's clock."""
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.dialects import store_with_clock
 from tests.support.eventually import eventually
 from tests.worker.support_workers import StartWorker, stays
 from yaoki import JobContext, RetryPolicy, Yaoki, fixed
-from yaoki.store import SQLiteStore
 
 HOUR = 3_600_000_000
 
 
 class Clock:
-    """The host's clock, and how far somebody has moved it (microseconds)."""
+    """The database's clock, and how far somebody has moved it (microseconds)."""
 
     def __init__(self) -> None:
         self.moved = 0
@@ -30,10 +29,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def app(tmp_path: Path, clock: Clock) -> Iterator[Yaoki]:
+def app(any_url: str, clock: Clock) -> Iterator[Yaoki]:
     """A queue whose clock the test can move."""
-    made = Yaoki(f"sqlite:///{tmp_path / 'jobs.db'}")
-    made.store = SQLiteStore(made.url, clock=clock)
+    made = Yaoki(any_url)
+    made.store = store_with_clock(any_url, clock)
     yield made
     made.close()
 

@@ -7,8 +7,10 @@ from collections import Counter
 
 import pytest
 
+from tests.support.databases import ask
+from tests.support.dialects import mark
 from tests.support.eventually import eventually
-from tests.worker.support_workers import StartWorker, database
+from tests.worker.support_workers import StartWorker, let_lease_end
 from yaoki import (
     Cancel,
     GiveUp,
@@ -73,7 +75,7 @@ def declare(app: Yaoki, chance: Chance) -> None:
     @app.job("effect", retry=RULES, timeout=2)
     def effect(ctx: JobContext) -> None:
         with ctx.transaction() as tx:
-            tx.execute("INSERT INTO effects VALUES (?)", [ctx.job.id])
+            tx.execute(f"INSERT INTO effects VALUES ({mark(app.url)})", [ctx.job.id])
             behave(chance.roll(*SIDES[:-1]))
         behave(chance.roll("returns", "fails", "exits"))
 
@@ -83,8 +85,8 @@ def test_every_job_ends_and_what_it_did_is_what_it_says(
     app: Yaoki, start_worker: StartWorker, seed: int
 ) -> None:
     chance, rng = Chance(seed), random.Random(seed)
-    with database(app) as connection:
-        connection.execute("CREATE TABLE effects (job_id INTEGER)")
+    app.migrate()
+    ask(app.store, "CREATE TABLE effects (job_id bigint)")
     declare(app, chance)
     jobs = [app.enqueue(rng.choice(["plain", "async", "effect"])) for _ in range(120)]
     start_worker(concurrency=4, lease_for=1)
@@ -101,10 +103,8 @@ def test_every_job_ends_and_what_it_did_is_what_it_says(
     eventually(lambda: all(app.get(job).is_final for job in jobs), within=30)
 
     ended = [app.get(job) for job in jobs]
-    with database(app) as connection:
-        effects = Counter(job_id for (job_id,) in connection.execute("SELECT * FROM effects"))
-        odd = connection.execute("SELECT count(*) FROM yaoki_jobs WHERE lease % 2 = 1").fetchone()
-    assert odd == (0,)
+    effects = Counter(job_id for (job_id,) in ask(app.store, "SELECT job_id FROM effects"))
+    assert ask(app.store, "SELECT id FROM yaoki.jobs WHERE lease % 2 = 1") == []
     assert max(one.attempt for one in ended) <= 4
     assert {one.status for one in ended} == {"completed", "failed", "cancelled"}
     for one in ended:
@@ -118,9 +118,7 @@ def test_every_job_ends_and_what_it_did_is_what_it_says(
 
 def take_away_one(app: Yaoki) -> None:
     """What happens to a job whose worker was thought dead."""
-    with database(app) as connection:
-        connection.execute(
-            "UPDATE yaoki_jobs SET lease_expires_at = 1 WHERE id IN "
-            "(SELECT id FROM yaoki_jobs WHERE lease % 2 = 1 ORDER BY id LIMIT 1)"
-        )
+    held = "SELECT id FROM yaoki.jobs WHERE lease % 2 = 1 ORDER BY id LIMIT 1"
+    for (job_id,) in ask(app.store, held):
+        let_lease_end(app, job_id)
     app.rescue()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worker.support_workers import database, work_off
+from tests.support.databases import ask
+from tests.worker.support_workers import work_off
 from yaoki import RetryPolicy, Yaoki
 
 
@@ -182,8 +183,7 @@ def test_an_unreadable_payload_fails_the_job_and_not_the_worker(app: Yaoki) -> N
 
     broken = pay.enqueue(card="4111-1111")
     other = pay.enqueue(card="4222-2222")
-    with database(app) as connection:
-        connection.execute("UPDATE yaoki_jobs SET payload = '{no' WHERE id = ?", [broken.id])
+    ask(app.store, "UPDATE yaoki.jobs SET payload = '{no' WHERE id = :id", {"id": broken.id})
     work_off(app, within=15)
 
     assert app.get(broken).status == "failed"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.eventually import eventually
-from tests.worker.support_workers import StartWorker, database, stays
+from tests.worker.support_workers import StartWorker, let_lease_end, stays
 from yaoki import JobContext, LeaseLost, RetryPolicy, Yaoki, fixed
 
 AGAIN = RetryPolicy(max_attempts=3, backoff=fixed(0))
@@ -15,8 +15,7 @@ AGAIN = RetryPolicy(max_attempts=3, backoff=fixed(0))
 
 def take_away(app: Yaoki, job_id: int) -> None:
     """What happens to a worker that slept past its lease: somebody took the job back."""
-    with database(app) as connection:
-        connection.execute("UPDATE yaoki_jobs SET lease_expires_at = 1 WHERE id = ?", [job_id])
+    let_lease_end(app, job_id)
     assert [one.id for one in app.rescue()] == [job_id]
 
 

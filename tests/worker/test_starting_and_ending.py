@@ -1,28 +1,15 @@
-"""A worker's first and last moments, with a database that is there or not."""
+"""A worker's first and last moments, with a database that is there."""
 
 import asyncio
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.support.eventually import eventually
+from tests.worker.support_effects import add, notes
 from tests.worker.support_workers import StartWorker, Working
-from yaoki import JobContext, RetryPolicy, StoreUnavailable, Yaoki
-
-
-def test_a_worker_that_cannot_open_its_database_says_so_and_ends(tmp_path: Path) -> None:
-    app = Yaoki(f"sqlite:///{tmp_path}/no/such/folder/jobs.db")
-
-    @app.job("a")
-    def handler() -> None: ...
-
-    began = time.monotonic()
-    with pytest.raises(StoreUnavailable, match="does not exist"):
-        app.run_worker()
-
-    assert time.monotonic() - began < 5
+from yaoki import JobContext, RetryPolicy, Yaoki
 
 
 def test_a_worker_that_was_drained_before_it_ran_ends_at_once(app: Yaoki) -> None:
@@ -80,6 +67,7 @@ def test_a_grace_period_of_nothing_hands_back_at_once(
     assert back.attempts[0].error == "stopped when its worker shut down"
 
 
+@pytest.mark.usefixtures("noted")
 def test_a_handler_that_was_left_behind_changes_nothing_later(
     app: Yaoki, start_worker: StartWorker
 ) -> None:
@@ -92,7 +80,7 @@ def test_a_handler_that_was_left_behind_changes_nothing_later(
         try:
             ctx.progress(1, 2)
             with ctx.transaction() as tx:
-                tx.execute("CREATE TABLE effect (x)")
+                tx.execute(*add(app, "late"))
         finally:
             done.set()
         return "late"
@@ -107,6 +95,7 @@ def test_a_handler_that_was_left_behind_changes_nothing_later(
 
     assert app.get(job) == before
     assert before.status == "pending"
+    assert notes(app) == []
 
 
 def test_a_job_that_ended_during_the_grace_period_is_recorded(

@@ -1,44 +1,56 @@
 """The worker outlives a database that is away, and answers that never arrive."""
 
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from tests.support.databases import execute_all, locked
+from tests.support.dialects import on_postgres
 from tests.support.eventually import eventually
-from tests.worker.support_workers import StartWorker, database, stays, work_off
+from tests.worker.support_workers import StartWorker, stays, work_off
 from yaoki import JobContext, RetryPolicy, StoreUnavailable, Yaoki, fixed
 from yaoki.store import SQLiteStore
 from yaoki.store.op import Op
 from yaoki.store.ops.settling import Exchange
 from yaoki.store.ops.upkeep import KeepAlive
+from yaoki.store.postgres.store import PostgresStore
 
 T = TypeVar("T")
 
 
-class Unreliable(SQLiteStore):
-    """The real store behind a line that can be cut, before or after the work is done."""
+class Cuts:
+    """A real store behind a line that can be cut, before or after the work is done."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url)
+        super().__init__(url)  # type: ignore[call-arg]
         self.before: Callable[[Op[Any]], bool] = lambda op: False
         self.after: Callable[[Op[Any], Any], bool] = lambda op, value: False
 
     def run(self, op: Op[T]) -> T:
         if self.before(op):
             raise StoreUnavailable("the line was cut before anything was done")
-        value = super().run(op)
+        value: T = super().run(op)  # type: ignore[misc]
         if self.after(op, value):
             raise StoreUnavailable("the line was cut, and the answer with it")
         return value
 
 
+class UnreliableSQLite(Cuts, SQLiteStore):
+    pass
+
+
+class UnreliablePostgres(Cuts, PostgresStore):
+    pass
+
+
+Unreliable = UnreliableSQLite | UnreliablePostgres
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Unreliable:
-    return Unreliable(f"sqlite:///{tmp_path / 'jobs.db'}")
+def store(any_url: str) -> Unreliable:
+    return UnreliablePostgres(any_url) if on_postgres(any_url) else UnreliableSQLite(any_url)
 
 
 @pytest.fixture
@@ -103,7 +115,7 @@ def test_an_outcome_whose_answer_was_lost_is_recorded_once(
     job = reliable.enqueue("a")
     working = start_worker()
     eventually(lambda: lost)
-    eventually(lambda: working.worker.slots.idle and working.worker.exchanger.recorded)
+    eventually(lambda: working.worker.slots.idle and working.worker.outcomes.all_recorded)
     working.drain()
 
     assert ran == [1]
@@ -172,7 +184,7 @@ def reliable_worker(reliable: Yaoki) -> Yaoki:
     return reliable
 
 
-def test_a_write_lock_held_by_another_program_only_delays(
+def test_a_lock_held_by_another_program_only_delays(
     app: Yaoki, reliable: Yaoki, start_worker: StartWorker
 ) -> None:
     runs = []
@@ -183,17 +195,27 @@ def test_a_write_lock_held_by_another_program_only_delays(
 
     start_worker(lease_for=5)
     eventually(reliable.workers)
-    connection = sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("INSERT INTO yaoki_once VALUES ('other', 'program', 1)")
-    enqueuing = threading.Thread(target=reliable.enqueue, args=("a",))
-    enqueuing.start()
-    assert stays(lambda: runs == [], during=1)
-    connection.execute("COMMIT")
-    connection.close()
+    with locked(app.store):
+        enqueuing = threading.Thread(target=reliable.enqueue, args=("a",))
+        enqueuing.start()
+        assert stays(lambda: runs == [], during=1)
     enqueuing.join(10)
 
     eventually(lambda: runs == [1])
+
+
+REFUSE_ONE = {
+    False: [
+        "CREATE TRIGGER no BEFORE UPDATE ON yaoki_jobs "
+        "WHEN NEW.result = '\"result 5\"' BEGIN SELECT RAISE(ABORT, 'not this'); END"
+    ],
+    True: [
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql "
+        "AS 'BEGIN RAISE EXCEPTION ''not this''; END'",
+        "CREATE TRIGGER no BEFORE UPDATE ON yaoki.jobs FOR EACH ROW "
+        "WHEN (NEW.result = '\"result 5\"') EXECUTE FUNCTION no()",
+    ],
+}
 
 
 def test_an_outcome_that_cannot_be_stored_gives_way_to_one_that_can(
@@ -206,11 +228,7 @@ def test_an_outcome_that_cannot_be_stored_gives_way_to_one_that_can(
         return f"result {number}"
 
     app.migrate()
-    with database(app) as connection:
-        connection.execute(
-            "CREATE TRIGGER no BEFORE UPDATE ON yaoki_jobs "
-            "WHEN NEW.result = '\"result 5\"' BEGIN SELECT RAISE(ABORT, 'not this'); END"
-        )
+    execute_all(app.store, REFUSE_ONE[on_postgres(app.url)])
     jobs = handler.enqueue_many([{"number": number} for number in range(10)])
     work_off(app)
 
