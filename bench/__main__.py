@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bench.databases import STORES
 from bench.figures import NotMeasured
 from bench.machine import machine
-from bench.report import Measured, as_json, as_table
-from bench.setting import QUICK, Setting, Size, new_setting
+from bench.report import Measured, Run, as_json, as_table
+from bench.setting import QUICK, Setting, Size, disk, new_setting
+from bench.targets import TARGETS
 from bench.workloads import WORKLOADS
 
 
@@ -20,20 +22,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = QUICK if asked.quick else Size()
     if asked.rounds is not None:
         size = replace(size, rounds=asked.rounds)
-    with new_setting(size, asked.folder) as setting:
-        facts = machine(setting.folder)
-        measured = [_measured(name, setting) for name in asked.workload or WORKLOADS]
+    folder = asked.folder or disk()
+    facts = machine(folder)
+    runs = [
+        _run(store, size, folder, asked.workload or list(WORKLOADS))
+        for store in ([asked.store] if asked.store else STORES)
+    ]
     if asked.json:
-        print(json.dumps(as_json(measured, facts), indent=2, ensure_ascii=False))
+        print(json.dumps(as_json(runs, facts), indent=2, ensure_ascii=False))
     else:
-        print(as_table(measured, facts))
+        print(as_table(runs, facts))
     return 0
 
 
-def _measured(name: str, setting: Setting) -> Measured:
-    print(f"{name} …", file=sys.stderr, flush=True)
+def _run(store: str, size: Size, folder: Path, names: Sequence[str]) -> Run:
     try:
-        return Measured(name, WORKLOADS[name](setting))
+        with new_setting(size, store, folder) as setting:
+            measured = [_measured(name, setting) for name in names]
+            return Run(store, setting.databases.facts, measured)
+    except NotMeasured as problem:
+        return Run(store, {}, problem=str(problem))
+
+
+def _measured(name: str, setting: Setting) -> Measured:
+    store = setting.databases.store
+    print(f"{store}: {name} …", file=sys.stderr, flush=True)
+    try:
+        return Measured(name, WORKLOADS[name](setting, TARGETS[store].get(name)))
     except NotMeasured as problem:
         return Measured(name, problem=str(problem))
 
@@ -52,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WORKLOAD",
         help=f"what to measure; all unless named: {', '.join(WORKLOADS)}",
     )
+    parser.add_argument("--store", choices=STORES, help="the store to measure; all unless named")
     parser.add_argument("--quick", action="store_true", help="only see that everything works")
     parser.add_argument("--json", action="store_true", help="print JSON, with every round")
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of each workload")

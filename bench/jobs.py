@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from bench.probe import Probe
@@ -33,14 +32,9 @@ def payload_text(number: int) -> str:
     return f'{{"n":{number},"to":"user@example.com"}}'
 
 
-def url_of(path: Path, durability: str = "full") -> str:
-    """The URL that yaoki opens the file by."""
-    return f"sqlite:///{path}?durability={durability}"
-
-
-def new_app(path: Path, probe: Probe | None = None, durability: str = "full") -> JobTypes:
-    """An app on this file; with a probe its handlers can run."""
-    app = Yaoki(url_of(path, durability))
+def new_app(url: str, probe: Probe | None = None, durability: str = "full") -> JobTypes:
+    """An app on this database; with a probe its handlers can run."""
+    app = Yaoki(f"{url}{'&' if '?' in url else '?'}durability={durability}")
 
     def mark(number: int) -> None:
         assert probe is not None, "handlers run in worker processes"

@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import sqlite3
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +13,6 @@ def machine(folder: Path) -> dict[str, object]:
     return {
         "yaoki": version("yaoki"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "sqlite": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -49,19 +49,20 @@ class Workers:
 
     def check_alive(self) -> None:
         if any(process.poll() is not None for process in self._processes):
-            said = self._log.read_text("utf-8", "replace").strip() if self._log.exists() else ""
-            raise NotMeasured(f"a worker process ended: {said[-500:]}")
+            said = self._log.read_text("utf-8", "replace").split("\n") if self._log.exists() else []
+            last = next((line for line in reversed(said) if line.strip()), "it said nothing")
+            raise NotMeasured(f"a worker process ended: {last}")
 
 
 @contextmanager
-def workers(path: Path, probe: Probe, *, concurrency: int = 10) -> Iterator[Workers]:
-    """As many workers on this file as the probe has parts, about to begin together."""
+def workers(url: str, probe: Probe, *, concurrency: int = 10) -> Iterator[Workers]:
+    """As many workers on this database as the probe has parts, about to begin together."""
     log = probe.path.with_suffix(".log")
     processes: list[subprocess.Popen[bytes]] = []
     try:
         with log.open("wb") as sink:
             for place in range(probe.workers):
-                command = [sys.executable, "-m", "bench.worker", str(path), str(probe.path)]
+                command = [sys.executable, "-m", "bench.worker", url, str(probe.path)]
                 command += [str(place), str(concurrency)]
                 processes.append(subprocess.Popen(command, cwd=ROOT, stderr=sink))
         started = Workers(probe, processes, log)

@@ -16,6 +16,16 @@ class Measured:
     problem: str | None = None
 
 
+@dataclass(frozen=True)
+class Run:
+    """What was measured on one store, or why nothing was."""
+
+    store: str
+    facts: Mapping[str, object]
+    measured: Sequence[Measured] = ()
+    problem: str | None = None
+
+
 _HEADINGS = ("workload", "figure", "ours", "limit", "share (min–max)", "target", "")
 
 _NOTES = (
@@ -25,29 +35,46 @@ _NOTES = (
 )
 
 
-def as_table(measured: Sequence[Measured], machine: Mapping[str, object]) -> str:
-    """One line a figure, in columns."""
+def as_table(runs: Sequence[Run], machine: Mapping[str, object]) -> str:
+    """For each store one line a figure, in columns."""
+    measured = [one for run in runs for one in run.measured if one.problem is None]
     lines = [_HEADINGS] + [line for one in measured for line in _lines(one)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
-    lines.insert(1, tuple("─" * width for width in widths))
-    table = [_row(line, widths) for line in lines]
-    facts = ", ".join(f"{name} {value}" for name, value in machine.items())
-    proved = sum(figure.ran_once for one in measured for figure in one.figures)
+    tables = [line for run in runs for line in ("", *_table(run, widths))]
+    proved = sum(figure.ran_once for run in runs for one in run.measured for figure in one.figures)
     notes = [*_NOTES, f"{proved:,} jobs ran in workers, each of them exactly once."]
-    return "\n".join([facts, "", *table, "", *notes])
+    return "\n".join([_facts(machine), *tables, "", *notes])
 
 
-def as_json(measured: Sequence[Measured], machine: Mapping[str, object]) -> dict[str, object]:
+def _table(run: Run, widths: Sequence[int]) -> list[str]:
+    if run.problem is not None:
+        return [f"{run.store}: NOT MEASURED: {run.problem}"]
+    rule = tuple("─" * width for width in widths)
+    lines = [line for one in run.measured for line in _lines(one)]
+    return [_facts(run.facts), *(_row(line, widths) for line in (_HEADINGS, rule, *lines))]
+
+
+def _facts(facts: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
+
+
+def as_json(runs: Sequence[Run], machine: Mapping[str, object]) -> dict[str, object]:
     """Everything, with the value of each round."""
+    return {"machine": machine, "stores": [_run_as_json(run) for run in runs]}
+
+
+def _run_as_json(run: Run) -> dict[str, object]:
     return {
-        "machine": machine,
+        "store": run.store,
+        "facts": run.facts,
+        "problem": run.problem,
         "workloads": [
             {
                 "workload": one.workload,
                 "problem": one.problem,
                 "figures": [_figure_as_json(figure) for figure in one.figures],
             }
-            for one in measured
+            for one in run.measured
         ],
     }
 

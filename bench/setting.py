@@ -1,16 +1,15 @@
 """What a workload is given: how much to do, and where its databases are."""
 
 import os
-import shutil
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TypeVar
 
+from bench.databases import Databases, open_databases
 from bench.jobs import new_app, payload
 
 T = TypeVar("T")
@@ -28,52 +27,54 @@ class Size:
     io_jobs: int = 5_000
     pickups: int = 50
     idle_seconds: float = 2.0
+    claims: int = 10
+    crowd: int = 1_000_000
 
 
-QUICK = Size(rounds=2, calls=20, batches=1, jobs=300, io_jobs=100, pickups=5, idle_seconds=0.3)
+QUICK = Size(
+    rounds=2,
+    calls=20,
+    batches=1,
+    jobs=300,
+    io_jobs=100,
+    pickups=5,
+    idle_seconds=0.3,
+    claims=2,
+    crowd=3_000,
+)
 """Enough to see that everything works; its figures mean little."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One run: its size, a folder on a real disk for databases, and one for shared memory."""
+    """One run on one store: its size, databases on a real disk, and a folder in shared memory."""
 
     size: Size
-    folder: Path
+    databases: Databases
     memory: Path
 
-    def new_database(self) -> Path:
-        """A file with yaoki's own tables and indexes, and no jobs."""
-        path = self._unused()
-        app = new_app(path).app
+    def new_database(self) -> str:
+        """A database with yaoki's own tables and indexes, and no jobs."""
+        url = self.databases.new()
+        app = new_app(url).app
         app.migrate()
         app.close()
-        return path
+        return url
 
-    def filled_database(self, kind: str, jobs: int) -> Path:
-        """A file in which yaoki has enqueued jobs numbered from 0; for `copied`."""
-        path = self._unused()
-        types = new_app(path)
+    def filled_database(self, kind: str, jobs: int) -> str:
+        """A database in which yaoki has enqueued jobs numbered from 0; for `copied`."""
+        url = self.databases.new()
+        types = new_app(url)
         for first in range(0, jobs, 1_000):
             numbers = range(first, min(first + 1_000, jobs))
             types.kind(kind).enqueue_many([payload(number) for number in numbers])
         types.app.close()
-        connection = sqlite3.connect(path)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.close()
-        return path
+        self.databases.settle(url)
+        return url
 
-    @contextmanager
-    def copied(self, original: Path) -> Iterator[Path]:
+    def copied(self, original: str) -> AbstractContextManager[str]:
         """A copy to use up, on the disk already, so that no write of ours waits for it."""
-        path = self._unused()
-        shutil.copyfile(original, path)
-        with path.open("rb") as copy:
-            os.fsync(copy.fileno())
-        try:
-            yield path
-        finally:
-            remove_database(path)
+        return self.databases.copied(original)
 
     def alternate(self, ours: Callable[[], T], limit: Callable[[], U]) -> tuple[list[T], list[U]]:
         """Both once a round, each first in every other round: the machine's moods hit both."""
@@ -92,31 +93,26 @@ class Setting:
         """A name for a file that processes share; in memory where there is such a folder."""
         return self.memory / f"{next(_numbers)}.probe"
 
-    def _unused(self) -> Path:
-        return self.folder / f"{next(_numbers)}.db"
-
 
 _numbers = count(1)
 
 
-def remove_database(path: Path) -> None:
-    """Delete the file and what SQLite keeps beside it."""
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
 @contextmanager
-def new_setting(size: Size, parent: Path | None) -> Iterator[Setting]:
-    """Folders of its own, gone afterwards; databases lie in `parent`, or where disks are."""
+def new_setting(size: Size, store: str, parent: Path) -> Iterator[Setting]:
+    """Folders of its own, gone afterwards; databases lie in `parent`."""
     with (
-        TemporaryDirectory(prefix="bench-", dir=parent or _first(_DISKS)) as folder,
+        TemporaryDirectory(prefix="bench-", dir=parent) as folder,
         TemporaryDirectory(prefix="bench-", dir=_first(_MEMORY)) as memory,
+        open_databases(store, Path(folder)) as databases,
     ):
-        yield Setting(size, Path(folder), Path(memory))
+        yield Setting(size, databases, Path(memory))
 
 
-# /tmp is in memory on many machines, where no commit ever waits for a disk.
-_DISKS = (Path("/var/tmp"),)
+def disk() -> Path:
+    """A folder on a real disk. /tmp is often in memory, where no commit ever waits for one."""
+    return _first((Path("/var/tmp"),)) or Path(gettempdir())
+
+
 _MEMORY = (Path("/dev/shm"),)
 
 

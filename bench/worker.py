@@ -1,4 +1,4 @@
-"""The worker process of a measurement: python -m bench.worker FILE PROBE PLACE CONCURRENCY."""
+"""The worker process of a measurement: python -m bench.worker URL PROBE PLACE CONCURRENCY."""
 
 import sys
 from pathlib import Path
@@ -7,10 +7,10 @@ from bench.jobs import new_app
 from bench.probe import Probe
 
 
-def main(path: str, probe_path: str, place: str, concurrency: str) -> None:
+def main(url: str, probe_path: str, place: str, concurrency: str) -> None:
     """Get everything ready, wait for the others, then run jobs until SIGTERM."""
     probe = Probe(Path(probe_path), int(place))
-    app = new_app(Path(path), probe).app
+    app = new_app(url, probe).app
     app.migrate()
     probe.wait_for_go()
     app.run_worker(concurrency=int(concurrency))

@@ -1,22 +1,24 @@
-"""The least that a waiting process can do: python -m bench.limits.waiter FILE PROBE.
+"""The least that a waiting process can do: python -m bench.limits.waiter URL PROBE.
 
-It sleeps in a read of its standard input, claims one job for each byte, and says when it has it.
+It sleeps until it is woken, claims one job, and says when it has it.
 """
 
-import os
 import sys
 from pathlib import Path
 
-from bench.limits.sqlite import RawSQLite
+from bench.limits import open_raw
 from bench.probe import Probe
 
+STDIN = 0
 
-def main(path: str, probe_path: str) -> None:
+
+def main(url: str, probe_path: str) -> None:
     """Until the standard input ends; the job's number is its id less one."""
     probe = Probe(Path(probe_path))
-    raw = RawSQLite(Path(path))
+    raw = open_raw(url)
+    raw.listen()
     probe.wait_for_go()
-    while os.read(0, 1):
+    while raw.wait(STDIN):
         [job_id] = raw.exchange(1)
         probe.mark(job_id - 1)
         raw.exchange(0)

@@ -2,32 +2,32 @@
 
 import time
 from contextlib import closing
-from pathlib import Path
 
 from bench.figures import Figure, NotMeasured, Target
-from bench.limits.sqlite import BATCHES, RawSQLite, drain_rate
+from bench.limits import BATCHES, drain_rate, open_raw
 from bench.probe import Probe
 from bench.processes import PATIENCE, workers
 from bench.setting import Setting
 
 
 def drain(
-    setting: Setting, kind: str, processes: int = 1, target: Target | None = None
+    setting: Setting, target: Target | None, *, kind: str, processes: int = 1
 ) -> list[Figure]:
-    """Workers as users run them, on a copy of one filled file; the limit drains another copy.
+    """Workers as users run them, on a copy of one filled database; the limit drains another copy.
 
-    The limit is one connection that finishes a batch and claims the next in one transaction, the
-    better of two sizes. It stands beside two workers as well: SQLite lets one write at a time.
+    The limit finishes a batch and claims the next in one transaction, the better of two sizes; on
+    as many connections as there are workers, but for SQLite, which lets one write at a time.
     """
     jobs = setting.size.jobs
     filled = setting.filled_database(kind, jobs)
+    connections = min(processes, setting.databases.writers)
 
     def ours() -> float:
-        with setting.copied(filled) as path:
-            return drained(setting, path, jobs, processes=processes)
+        with setting.copied(filled) as url:
+            return drained(setting, url, jobs, processes=processes)
 
     def limit() -> float:
-        return max(_limit(setting, filled, batch) for batch in BATCHES)
+        return max(_limit(setting, filled, batch, connections) for batch in BATCHES)
 
     got, possible = setting.alternate(ours, limit)
     workers_said = "1 worker" if processes == 1 else f"{processes} workers"
@@ -37,17 +37,17 @@ def drain(
 
 
 def drained(
-    setting: Setting, path: Path, jobs: int, *, processes: int = 1, concurrency: int = 10
+    setting: Setting, url: str, jobs: int, *, processes: int = 1, concurrency: int = 10
 ) -> float:
-    """Jobs a second, from the start of the first handler until the file shows none left.
+    """Jobs a second, from the start of the first handler until the database shows none left.
 
-    Processes are up and have the file open before any of them begins, so that starting Python
+    Processes are up and have the database open before any of them begins, so that starting Python
     is not measured; a worker's own beginning before its first handler is not, either.
     """
     probe = Probe.create(setting.shared_file(), jobs, processes)
     with (
-        workers(path, probe, concurrency=concurrency) as running,
-        closing(RawSQLite(path)) as store,
+        workers(url, probe, concurrency=concurrency) as running,
+        closing(open_raw(url)) as store,
     ):
         running.wait_until_begun(jobs)
         end = time.monotonic() + PATIENCE
@@ -63,6 +63,6 @@ def drained(
     return jobs / took
 
 
-def _limit(setting: Setting, filled: Path, batch: int) -> float:
-    with setting.copied(filled) as path:
-        return drain_rate(path, batch)
+def _limit(setting: Setting, filled: str, batch: int, connections: int) -> float:
+    with setting.copied(filled) as url:
+        return drain_rate(url, batch, connections)

@@ -7,16 +7,16 @@ from typing import Any
 
 from bench.figures import Figure, Target, percentile
 from bench.jobs import new_app, payload
-from bench.limits.sqlite import RawSQLite, rows
+from bench.limits import open_raw, rows
 from bench.setting import Setting
 
 BATCH = 1_000
 
 
-def enqueue_one(setting: Setting, durability: str, target: Target | None = None) -> list[Figure]:
+def enqueue_one(setting: Setting, target: Target | None, *, durability: str) -> list[Figure]:
     """Calls one after the other, each a commit of its own; the limit is an autocommit INSERT."""
     types = new_app(setting.new_database(), durability=durability)
-    raw = RawSQLite(setting.new_database(), durability)
+    raw = open_raw(setting.new_database(), durability)
     enqueue, calls, numbers = types.kind("noop").enqueue, setting.size.calls, count()
 
     def ours() -> list[float]:
@@ -44,9 +44,9 @@ def enqueue_one(setting: Setting, durability: str, target: Target | None = None)
     ]
 
 
-def enqueue_many(setting: Setting) -> list[Figure]:
-    """A thousand in each call, a commit each; the limit is executemany in one transaction."""
-    types, raw = new_app(setting.new_database()), RawSQLite(setting.new_database())
+def enqueue_many(setting: Setting, target: Target | None) -> list[Figure]:
+    """A thousand in each call, a commit each; the limit is executemany on SQLite, else COPY."""
+    types, raw = new_app(setting.new_database()), open_raw(setting.new_database())
     numbers = count()
 
     def ours() -> float:
@@ -59,10 +59,12 @@ def enqueue_many(setting: Setting) -> list[Figure]:
         batches = [rows(BATCH, next(numbers)) for _ in range(setting.size.batches)]
         return BATCH * len(batches) / sum(_timed(raw.insert_many, batches))
 
+    ours()
+    limit()
     got, possible = setting.alternate(ours, limit)
     types.app.close()
     raw.close()
-    return [Figure(f"{BATCH:,} at a time: rate", "/s", got, possible)]
+    return [Figure(f"{BATCH:,} at a time: rate", "/s", got, possible, target)]
 
 
 def _timed(call: Callable[[Any], object], arguments: list[Any]) -> list[float]:

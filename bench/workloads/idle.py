@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 
-from bench.figures import AtMost, Figure
+from bench.figures import Figure, Target
 from bench.jobs import new_app, payload
 from bench.probe import Probe
 from bench.processes import Workers, cpu_seconds, megabytes, stop, workers
@@ -19,24 +19,31 @@ AT_REST = 0.5
 """Seconds after which a worker that has nothing to do has come to rest."""
 
 
-def idle(setting: Setting) -> list[Figure]:
+def idle(setting: Setting, target: Target | None) -> list[Figure]:
     """After a few jobs, with nothing in the queue; there is no limit but zero."""
-    seconds, shares = setting.size.idle_seconds, []
-    with _worker(setting, WARM_UP) as (running, enqueue):
+    seconds, databases = setting.size.idle_seconds, setting.databases
+    shares: list[float] = []
+    rates: list[float] = []
+    with _worker(setting, WARM_UP) as (running, enqueue, url):
         enqueue(WARM_UP)
         for _ in range(setting.size.rounds):
             used, began = cpu_seconds(running.pid), time.perf_counter()
+            ended = databases.transactions(url) or 0
             time.sleep(seconds)
-            used = cpu_seconds(running.pid) - used
-            shares.append(100 * used / (time.perf_counter() - began))
+            took = time.perf_counter() - began
+            shares.append(100 * (cpu_seconds(running.pid) - used) / took)
+            rates.append(((databases.transactions(url) or 0) - ended) / took)
             running.check_alive()
-    return [Figure("idle worker, of one core", "%", shares, target=AtMost(3))]
+    figures = [Figure("idle worker, of one core", "%", shares, target=target)]
+    if any(rates):
+        figures.append(Figure("transactions of it", "/s", rates))
+    return figures
 
 
-def memory(setting: Setting) -> list[Figure]:
+def memory(setting: Setting, target: Target | None) -> list[Figure]:
     """Before and after many jobs; the limit is a Python that has imported nothing."""
     jobs = setting.size.jobs
-    with _worker(setting, WARM_UP + jobs) as (running, enqueue), _bare_python() as bare:
+    with _worker(setting, WARM_UP + jobs) as (running, enqueue, _), _bare_python() as bare:
         enqueue(WARM_UP)
         before, limit = megabytes(running.pid), megabytes(bare)
         enqueue(jobs)
@@ -52,10 +59,10 @@ Enqueue = Callable[[int], None]
 
 
 @contextmanager
-def _worker(setting: Setting, jobs: int) -> Iterator[tuple[Workers, Enqueue]]:
-    path = setting.new_database()
+def _worker(setting: Setting, jobs: int) -> Iterator[tuple[Workers, Enqueue, str]]:
+    url = setting.new_database()
     probe = Probe.create(setting.shared_file(), jobs)
-    types = new_app(path)
+    types = new_app(url)
     numbers = iter(range(jobs))
     made = 0
 
@@ -68,8 +75,8 @@ def _worker(setting: Setting, jobs: int) -> Iterator[tuple[Workers, Enqueue]]:
         running.wait_until_begun(made)
         time.sleep(AT_REST)
 
-    with closing(types.app), workers(path, probe) as running:
-        yield running, enqueue
+    with closing(types.app), workers(url, probe) as running:
+        yield running, enqueue, url
     probe.check_ran_once()
 
 
