@@ -1,5 +1,7 @@
 """The documentation: its code runs, its links lead somewhere, and it names everything there is."""
 
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -7,17 +9,21 @@ import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 import yaoki
 from tests.support import page
+from tests.support.stand_ins import stand_ins
 from yaoki.core import errors
 from yaoki.core.outcomes import Outcome
 from yaoki.core.states import FINAL, MOVES, Status
 from yaoki.jobtypes import Options
 from yaoki.jobtypes.job_set import AboutOptions
+from yaoki.store.postgres import place as postgres
+from yaoki.store.sqlite import place as sqlite
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "guide"
@@ -26,6 +32,31 @@ ENGLISH = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
 JAPANESE = [ROOT / "README.ja.md", *sorted((GUIDE / "ja").glob("*.md"))]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NOTES = sorted(DECISIONS.glob("[0-9]*.md"))
+
+
+PAGE_OF_TWO_DATABASES = """
+```sql
+-- psql postgresql://postgres@db.example.com/postgres
+CREATE ROLE aiko LOGIN PASSWORD 'secret';
+CREATE DATABASE shop OWNER aiko;
+```
+
+```python
+import psycopg
+
+URL = "postgresql://aiko:secret@db.example.com/shop"
+with psycopg.connect(URL) as shop, psycopg.connect("postgresql://db.example.com/books") as books:
+    print(shop.execute("SELECT current_user").fetchone())
+    print(shop.info.dbname == books.info.dbname)
+    print(f"postgresql://{shop.info.user}:***@{URL.partition('@')[2]} is the place")
+```
+
+```text
+('aiko',)
+False
+postgresql://aiko:***@db.example.com/shop is the place
+```
+"""
 
 
 def name_of(file: Path) -> str:
@@ -41,14 +72,15 @@ def test_the_code_of_a_page_shows_what_the_page_says_it_shows(file: Path, tmp_pa
     environment = {key: value for key, value in os.environ.items() if not key.startswith("YAOKI_")}
     environment |= {"COLUMNS": "120", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 
-    ran = subprocess.run(
-        [sys.executable, page.__file__, str(file)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=100,
-    )
+    with stand_ins(text_of(file)) as ours:
+        ran = subprocess.run(
+            [sys.executable, page.__file__, str(file), json.dumps(ours)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=100,
+        )
 
     assert ran.returncode == 0, ran.stderr
 
@@ -59,6 +91,14 @@ def test_a_page_that_shows_something_else_is_found_out(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError, match=r"page.md, line 5: this came out:\n42"):
         page.run(told)
+
+
+def test_a_page_may_name_databases_and_roles_that_are_nowhere(tmp_path: Path) -> None:
+    told = tmp_path / "page.md"
+    told.write_text(PAGE_OF_TWO_DATABASES, "utf-8")
+
+    with stand_ins(PAGE_OF_TWO_DATABASES) as ours:
+        page.run(told, ours)
 
 
 @pytest.mark.parametrize("file", JAPANESE, ids=name_of)
@@ -94,6 +134,13 @@ def test_every_option_of_a_job_type_and_of_a_job_is_explained() -> None:
     options = AboutOptions.__annotations__.keys() | Options.__annotations__.keys()
 
     assert options - code_in(GUIDE / "job-types.md") == set()
+
+
+@pytest.mark.parametrize(("place", "name"), [(sqlite, "sqlite.md"), (postgres, "postgresql.md")])
+def test_every_option_of_a_database_url_is_explained(place: Any, name: str) -> None:
+    options = {field.name for field in dataclasses.fields(place.Place)}
+
+    assert options - {"path", "conninfo", "shown"} - code_in(GUIDE / name) == set()
 
 
 def test_every_outcome_of_an_attempt_and_every_status_is_explained() -> None:
