@@ -10,6 +10,7 @@ from tests.support.eventually import eventually
 from tests.worker.support_effects import add, notes
 from tests.worker.support_workers import StartWorker, Working
 from yaoki import JobContext, RetryPolicy, Yaoki
+from yaoki.worker.worker import Ending
 
 
 def test_a_worker_that_was_drained_before_it_ran_ends_at_once(app: Yaoki) -> None:
@@ -199,3 +200,10 @@ def test_nothing_is_left_running_when_workers_have_ended(app: Yaoki) -> None:
     Working(app, until_empty=True).wait()
 
     assert ours() == set()
+
+
+def test_an_ending_that_could_not_record_everything_is_no_success() -> None:
+    assert Ending().exit_code == 0
+    assert Ending(unrecorded=1).exit_code == 1
+    assert Ending(handed_back=1).exit_code == 1
+    assert Ending(unrecorded=1, hurried_by=15).exit_code == 143
