@@ -4,7 +4,7 @@ import asyncio
 import re
 import sys
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from yaoki.core.errors import NotHere, StoreUnavailable, WrongConnection
 from yaoki.store.postgres.callers.talk import NOT_IN_YOURS, Commands, Reply, State
@@ -14,7 +14,7 @@ from yaoki.store.postgres.statements import Call
 class AsyncpgDriver:
     """What fails in a transaction is told by the server only: asyncpg does not say it before."""
 
-    awaits: ClassVar[bool] = True
+    awaits: ClassVar[Literal[True]] = True
     begins_by_itself: ClassVar[bool] = False
 
     def __init__(self, connection: Any) -> None:

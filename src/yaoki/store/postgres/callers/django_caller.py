@@ -26,7 +26,8 @@ class DjangoCaller:
 
     def borrow(self) -> Driver:
         self._connection.ensure_connection()
-        driver: Driver = kinds.driver_of(self._connection.connection)  # type: ignore[assignment]
+        driver = kinds.driver_of(self._connection.connection)
+        assert driver.awaits is False, "the drivers that Django uses block"
         return driver
 
     def block(self) -> AbstractContextManager[None]:

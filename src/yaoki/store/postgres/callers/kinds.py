@@ -95,7 +95,7 @@ def recognised(connection: Any) -> Caller | AsyncCaller:
 
             return from_django(connection)
     driver = driver_of(connection)
-    return AsyncPlain(driver) if driver.awaits else Plain(driver)  # type: ignore[arg-type]
+    return AsyncPlain(driver) if driver.awaits is True else Plain(driver)
 
 
 def driver_of(raw: Any) -> Driver | AsyncDriver:

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from yaoki.store.postgres.callers.talk import Commands, Reply, State, cut_off
 from yaoki.store.postgres.statements import Call
@@ -16,7 +16,7 @@ class Psycopg2Driver:
     psycopg2 believes in, which it does not ask the server for.
     """
 
-    awaits: ClassVar[bool] = False
+    awaits: ClassVar[Literal[False]] = False
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw

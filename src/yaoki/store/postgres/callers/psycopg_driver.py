@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -82,7 +82,7 @@ class _Psycopg:
 
 
 class PsycopgDriver(_Psycopg):
-    awaits: ClassVar[bool] = False
+    awaits: ClassVar[Literal[False]] = False
 
     def say(self, commands: Commands) -> None:
         cursor = _Cursor(self.raw, row_factory=tuple_row)
@@ -114,7 +114,7 @@ class PsycopgDriver(_Psycopg):
 
 
 class AsyncPsycopgDriver(_Psycopg):
-    awaits: ClassVar[bool] = True
+    awaits: ClassVar[Literal[True]] = True
 
     async def say(self, commands: Commands) -> None:
         cursor = _AsyncCursor(self.raw, row_factory=tuple_row)

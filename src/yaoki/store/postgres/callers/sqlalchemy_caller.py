@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from yaoki.core.errors import NotInTransaction, WrongConnection
 from yaoki.store.postgres.callers import kinds
@@ -50,11 +50,11 @@ class SQLAlchemy:
                 connection.begin()
         fairy = connection.connection
         driver = kinds.driver_of(fairy.driver_connection)
-        if not driver.awaits:
-            return driver  # type: ignore[return-value]
+        if driver.awaits is False:
+            return driver
         if driver.state is State.IDLE:
             connection.exec_driver_sql(TOUCH)
-        return Bridged(driver, fairy.dbapi_connection.run_async)  # type: ignore[arg-type]
+        return Bridged(driver, fairy.dbapi_connection.run_async)
 
     @contextmanager
     def block(self) -> Iterator[None]:
@@ -81,11 +81,11 @@ class AsyncSQLAlchemy(kinds.AsyncCaller):
                 await connection.begin()
         raw = (await connection.get_raw_connection()).driver_connection
         driver = kinds.driver_of(raw)
-        if not driver.awaits:
+        if driver.awaits is False:
             raise WrongConnection(f"that connection does not lead to PostgreSQL; {kinds.HOW}")
         if driver.state is State.IDLE and not driver.begins_by_itself:
             await connection.exec_driver_sql(TOUCH)
-        return driver  # type: ignore[return-value]
+        return driver
 
     @asynccontextmanager
     async def block(self) -> AsyncIterator[None]:
@@ -101,7 +101,7 @@ class AsyncSQLAlchemy(kinds.AsyncCaller):
 class Bridged:
     """An awaiting driver below blocking SQLAlchemy: what `run_sync` gives to its function."""
 
-    awaits: ClassVar[bool] = False
+    awaits: ClassVar[Literal[False]] = False
 
     def __init__(
         self,

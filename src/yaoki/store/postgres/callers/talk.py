@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from yaoki.core.errors import NotInTransaction, StoreBusy, StoreError, StoreUnavailable
 from yaoki.store.postgres.statements import Call
@@ -107,6 +107,8 @@ class Borrowed(Protocol):
 class Driver(Borrowed, Protocol):
     """One that blocks."""
 
+    awaits: ClassVar[Literal[False]]
+
     def say(self, commands: Commands) -> None: ...
 
     def ask(self, call: Call) -> Reply: ...
@@ -121,6 +123,8 @@ class Driver(Borrowed, Protocol):
 
 class AsyncDriver(Borrowed, Protocol):
     """One that has to be awaited."""
+
+    awaits: ClassVar[Literal[True]]
 
     async def say(self, commands: Commands) -> None: ...
 
