@@ -338,6 +338,24 @@ def test_a_silent_server_does_not_hold_up_the_end_of_a_handlers_transaction(
     store.close()
 
 
+def test_a_silent_server_does_not_hold_up_the_rollback_of_a_handlers_transaction(
+    trouble: Trouble, proxy: Proxy, impatient: None
+) -> None:
+    store = PostgresStore(proxy.url)
+    make(store)
+    shared = store.transaction()
+    shared.connection.execute("UPDATE yaoki.jobs SET priority = 7")
+    proxy.swallows = True
+
+    began = time.monotonic()
+    shared.rollback()
+    assert time.monotonic() - began < 5
+    proxy.cut()
+    proxy.heal()
+    assert read(store, 1).priority == 0
+    store.close()
+
+
 def test_a_handlers_own_statements_may_take_as_long_as_they_take(
     store: PostgresStore, impatient: None
 ) -> None:
