@@ -87,8 +87,9 @@ class ModelJob:
 
     @property
     def is_dangerous(self) -> bool:
-        """It may have killed two workers: it runs with no other job beside it."""
-        return self.rescues >= 2
+        """It may have killed two workers, or was beside one that did and has one attempt left."""
+        last = self.attempt + 1 >= self.new.max_attempts
+        return self.rescues >= 2 or (self.rescues > 0 and last)
 
 
 class Model:

@@ -79,6 +79,7 @@ wishes = st.builds(
     run_at=st.none(),
     idempotency_key=often(None, "k1", "k2"),
     tags=st.none(),
+    trace=st.none(),
 )
 """Jobs as a caller asks for them."""
 

@@ -43,6 +43,7 @@ COLUMNS = (
     "created_at",
     "updated_at",
     "finished_at",
+    "trace",
 )
 """The columns of the jobs table, in the order in which every row arrives."""
 

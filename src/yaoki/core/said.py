@@ -41,7 +41,8 @@ class Unsaid:
 class NewJob(NamedTuple):
     """A job to be made; None is what the caller left open.
 
-    `delay` and `run_at` are microseconds; `timeout` is too, and -1 says "no limit".
+    `delay` and `run_at` are microseconds; `timeout` is too, and -1 says "no limit". `trace` is a
+    JSON object: the headers of the trace that its caller is in.
     """
 
     type: str
@@ -54,6 +55,7 @@ class NewJob(NamedTuple):
     delay: int = 0
     idempotency_key: str | None = None
     tags: str | None = None
+    trace: str | None = None
 
 
 NO_LIMIT = -1

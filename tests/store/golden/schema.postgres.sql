@@ -53,6 +53,7 @@ CREATE TABLE yaoki.jobs (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     finished_at bigint,
+    trace text,
     CHECK (((priority >= '-100'::integer) AND (priority <= 100))),
     CHECK (((status = 'running'::text) = ((lease % (2)::bigint) = 1))),
     CHECK (((status = 'running'::text) = (lease_expires_at IS NOT NULL))),
@@ -69,6 +70,17 @@ CREATE INDEX jobs_held ON yaoki.jobs USING btree (id) WHERE ((lease % (2)::bigin
 CREATE UNIQUE INDEX jobs_key ON yaoki.jobs USING btree (idempotency_key) WHERE (idempotency_key IS NOT NULL);
 CREATE INDEX jobs_lane ON yaoki.jobs USING btree (type, queue, priority, run_at, id) WHERE (((lease % (2)::bigint) = 0) AND (finished_at IS NULL));
 CREATE INDEX jobs_unadopted ON yaoki.jobs USING btree (type, id) WHERE (((said & 16) <> 0) AND ((lease % (2)::bigint) = 0) AND (finished_at IS NULL));
+
+CREATE TABLE yaoki.logs (
+    job_id bigint NOT NULL,
+    lease bigint NOT NULL,
+    line bigint NOT NULL,
+    at bigint NOT NULL,
+    level text NOT NULL,
+    text text NOT NULL,
+    CHECK ((level = ANY (ARRAY['debug'::text, 'info'::text, 'warning'::text, 'error'::text]))),
+    PRIMARY KEY (job_id, lease, line)
+);
 
 CREATE TABLE yaoki.migrations (
     number bigint NOT NULL,
@@ -111,6 +123,7 @@ CREATE TABLE yaoki.workers (
     lease_for bigint NOT NULL,
     started_at bigint NOT NULL,
     seen_at bigint NOT NULL,
+    health text,
     CHECK ((state = ANY (ARRAY['working'::text, 'draining'::text]))),
     PRIMARY KEY (worker_id)
 ) WITH (fillfactor=50);

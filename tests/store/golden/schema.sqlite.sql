@@ -68,10 +68,20 @@ CREATE TABLE yaoki_jobs (
     revision            INTEGER NOT NULL DEFAULT 1,
     created_at          INTEGER NOT NULL,
     updated_at          INTEGER NOT NULL,
-    finished_at         INTEGER,
+    finished_at         INTEGER, trace TEXT,
     CHECK ((status = 'running') = (lease % 2 = 1)),
     CHECK ((status = 'running') = (lease_expires_at IS NOT NULL))
 );
+
+CREATE TABLE yaoki_logs (
+    job_id INTEGER NOT NULL,
+    lease  INTEGER NOT NULL,                                -- the token of the attempt's claim
+    line   INTEGER NOT NULL,                                -- 1, 2, 3, … in each attempt
+    at     INTEGER NOT NULL,
+    level  TEXT    NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error')),
+    text   TEXT    NOT NULL,
+    PRIMARY KEY (job_id, lease, line)
+) WITHOUT ROWID;
 
 CREATE TABLE yaoki_migrations (
     number     INTEGER NOT NULL PRIMARY KEY,
@@ -105,5 +115,5 @@ CREATE TABLE yaoki_workers (
     lease_for   INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL
-) WITHOUT ROWID;
+, health TEXT) WITHOUT ROWID;
 

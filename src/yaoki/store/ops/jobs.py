@@ -52,6 +52,7 @@ _GIVEN = (
     "said",
     "idempotency_key",
     "tags",
+    "trace",
 )
 
 
@@ -292,6 +293,7 @@ def _resolved(job: NewJob, unsaid: Unsaid | None) -> Steps[Params]:
         "delay": job.delay,
         "idempotency_key": job.idempotency_key,
         "tags": job.tags,
+        "trace": job.trace,
     }
 
 
@@ -311,6 +313,7 @@ def _own(job: NewJob) -> Params:
         "delay": job.delay,
         "idempotency_key": job.idempotency_key,
         "tags": job.tags,
+        "trace": job.trace,
     }
 
 

@@ -6,4 +6,9 @@ WHERE job_id IN (
     SELECT id FROM yaoki.jobs
     WHERE id = :id AND status IN ('completed', 'failed', 'cancelled')
 );
+DELETE FROM yaoki.logs
+WHERE job_id IN (
+    SELECT id FROM yaoki.jobs
+    WHERE id = :id AND status IN ('completed', 'failed', 'cancelled')
+);
 DELETE FROM yaoki.jobs WHERE id = :id AND status IN ('completed', 'failed', 'cancelled');

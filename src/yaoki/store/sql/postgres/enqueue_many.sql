@@ -3,19 +3,20 @@
 WITH given AS MATERIALIZED (
     SELECT
         nextval('yaoki.jobs_id_seq') AS id, type, queue, priority, payload, run_at, delay,
-        max_attempts, timeout, said, idempotency_key, tags
+        max_attempts, timeout, said, idempotency_key, tags, trace
     FROM json_to_recordset(:many::json) AS one (
         type text, queue text, priority integer, payload text, run_at bigint, delay bigint,
-        max_attempts bigint, timeout bigint, said integer, idempotency_key text, tags text
+        max_attempts bigint, timeout bigint, said integer, idempotency_key text, tags text,
+        trace text
     )
 )
 INSERT INTO yaoki.jobs (
     id, type, queue, priority, payload, run_at, max_attempts, timeout, said,
-    idempotency_key, tags, created_at, updated_at
+    idempotency_key, tags, trace, created_at, updated_at
 )
 SELECT
     id, type, queue, priority, payload, coalesce(run_at, clock.now + delay), max_attempts, timeout,
-    said, idempotency_key, tags, clock.now, clock.now
+    said, idempotency_key, tags, trace, clock.now, clock.now
 FROM given
 CROSS JOIN (SELECT :now AS now) AS clock
 ORDER BY idempotency_key COLLATE "C" NULLS FIRST, id
