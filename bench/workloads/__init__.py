@@ -10,6 +10,7 @@ from bench.workloads.drain import drain
 from bench.workloads.enqueue import enqueue_many, enqueue_one
 from bench.workloads.idle import idle, memory
 from bench.workloads.io import io
+from bench.workloads.isolated import isolated
 from bench.workloads.pickup import pickup
 
 Workload = Callable[[Setting, Target | None], Sequence[Figure]]
@@ -26,6 +27,7 @@ WORKLOADS: dict[str, Workload] = {
     "pickup": pickup,
     "io": partial(io, kind="io"),
     "io-async": partial(io, kind="io-async"),
+    "isolated": isolated,
     "idle": idle,
     "memory": memory,
 }

@@ -30,6 +30,9 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=False):
     keep: int | None = None
     keep_failed: int | None = None
     arguments: tuple[str, ...] = ()
+    isolation: str | None = None
+    memory_limit: int | None = None
+    """Megabytes."""
 
     def unsaid(self) -> Unsaid:
         """What a job of this type gets where its caller said nothing."""

@@ -2,11 +2,22 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from yaoki.core.errors import InvalidOption
 from yaoki.core.retry import RetryPolicy
 from yaoki.jobtypes.context import JobContext
+from yaoki.jobtypes.hooks import M, Middleware, add_middleware
 from yaoki.jobtypes.job_type import About, AnyJobType, JobType, KeyRule
 
 P = ParamSpec("P")
@@ -19,7 +30,9 @@ class AboutOptions(TypedDict, total=False):
     timeout: seconds or timedelta for one attempt (an hour unless said; None: no limit);
     secret: arguments whose values are never shown; idempotency_key: a template over the payload
     ("{order_id}-points") or a function of it; keep, keep_failed: how long the job is kept after
-    it completed or was cancelled, and after it failed (None: until somebody deletes it).
+    it completed or was cancelled, and after it failed (None: until somebody deletes it);
+    isolation: "process" runs it in a process of its own, which can be killed; memory_limit: the
+    megabytes that such a process may use.
     """
 
     queue: str
@@ -31,6 +44,8 @@ class AboutOptions(TypedDict, total=False):
     idempotency_key: KeyRule | None
     keep: timedelta | None
     keep_failed: timedelta | None
+    isolation: Literal["process"] | None
+    memory_limit: int | None
 
 
 class Decorator(Protocol):
@@ -47,6 +62,7 @@ class JobSet:
 
     def __init__(self) -> None:
         self._types: dict[str, AnyJobType] = {}
+        self.middlewares: list[Middleware] = []
 
     def job(self, name: str | None = None, /, **about: Unpack[AboutOptions]) -> Decorator:
         """A decorator that makes a job type of a function, called `module.function` unless named.
@@ -62,10 +78,17 @@ class JobSet:
 
         def decorate(function: Callable[..., Any]) -> AnyJobType:
             kind: AnyJobType = JobType(function, name, About(**about))
+            kind.around = self.middlewares
             self.add(kind)
             return kind
 
         return decorate
+
+    def around(self, middleware: M | None = None, /) -> M:
+        """Like Yaoki.around, for the job types of this set; inside those of the app."""
+        add_middleware(self.middlewares, middleware)
+        assert middleware is not None
+        return middleware
 
     def add(self, kind: AnyJobType) -> None:
         """Register a job type; its name must be new."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import update_wrapper
 from string import Formatter
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from yaoki.core import names, payloads
 from yaoki.core.definition import Definition
@@ -26,6 +26,9 @@ R = TypeVar("R")
 KeyRule = str | Callable[[dict[str, Any]], str | None]
 
 THIRTY_DAYS = timedelta(days=30)
+
+MOST_MEMORY = 1_000_000
+"""Megabytes."""
 
 
 class Owner(Protocol):
@@ -61,6 +64,8 @@ class About:
     idempotency_key: KeyRule | None = None
     keep: timedelta | None = THIRTY_DAYS
     keep_failed: timedelta | None = None
+    isolation: Literal["process"] | None = None
+    memory_limit: int | None = None
 
 
 class JobType(Generic[P, R]):
@@ -76,11 +81,17 @@ class JobType(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
+        self.isolated = about.isolation is not None
+        self.on_loop = self.is_async and not self.isolated
+        """It runs on the event loop of the worker; all others have a thread of it."""
+        self.memory_limit = about.memory_limit
         self.secret = _secret_names(about.secret)
         self.signature = Signature(function, self.name, JobContext, self.secret)
         self.definition = self._defined()
         self.unsaid: Unsaid = self.definition.unsaid()
         self.owner: Owner | None = None
+        self.around: Sequence[Callable[..., Any]] = ()
+        """The middlewares of the JobSet that it was declared in."""
         self._check_names()
         # Its name and docstring, not its attributes: some would take the place of ours.
         update_wrapper(self, function, updated=())
@@ -197,6 +208,8 @@ class JobType(Generic[P, R]):
             keep=None if about.keep is None else micros(about.keep, "keep"),
             keep_failed=None if about.keep_failed is None else micros(about.keep_failed, "keep"),
             arguments=tuple(sorted(self.signature.names)),
+            isolation=about.isolation,
+            memory_limit=about.memory_limit,
         )
 
 
@@ -257,11 +270,31 @@ def _check_about(about: About) -> None:
     rule = about.idempotency_key
     if rule is not None and not isinstance(rule, str) and not callable(rule):
         raise InvalidOption(f"idempotency_key is a template or a function, not {rule!r}")
+    _check_isolation(about.isolation, about.memory_limit)
+
+
+def _check_isolation(isolation: object, memory_limit: object) -> None:
+    if isolation not in (None, "process"):
+        raise InvalidOption(f"isolation is 'process', or None, not {isolation!r}")
+    if memory_limit is None:
+        return
+    whole = isinstance(memory_limit, int) and not isinstance(memory_limit, bool)
+    if not whole or not 1 <= cast(int, memory_limit) <= MOST_MEMORY:
+        raise InvalidOption(
+            f"memory_limit is a whole number of megabytes from 1 to {MOST_MEMORY:,}, not "
+            f"{memory_limit!r}"
+        )
+    if isolation is None:
+        raise InvalidOption(
+            "memory_limit needs isolation='process': a thread has no memory of its own"
+        )
 
 
 def _full_name(function: Any) -> str:
     named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    # A process that multiprocessing spawned imports the program under another name.
+    module = "__main__" if named.__module__ == "__mp_main__" else named.__module__
+    return f"{module}.{named.__qualname__}"
 
 
 def _fields(template: str, name: str) -> list[str]:
