@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -77,10 +77,20 @@ class Program:
         )
         return Ran(script, done.returncode, self._plain(done.stdout), self._plain(done.stderr))
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """A run that goes on; it is killed at the end of the test if it has not ended."""
+    def start(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
+        leader: bool = False,
+    ) -> subprocess.Popen[str]:
+        """A run that goes on; it is killed at the end of the test if it has not ended.
+
+        As `leader` it has a process group of its own.
+        """
         process = subprocess.Popen(
-            [*PROGRAM, *arguments],
+            [*program, *arguments],
+            start_new_session=leader,
             cwd=self.folder,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,

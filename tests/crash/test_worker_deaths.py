@@ -97,6 +97,19 @@ def test_a_job_that_kills_its_worker_dies_after_its_attempts(
     assert max(app.get(each).attempt for each in innocents) <= 3
 
 
+def test_a_job_with_two_attempts_outlives_one_beside_it_that_kills_their_worker_twice(
+    app: Crashing, start_program: StartProgram
+) -> None:
+    """Its last attempt is not beside anybody."""
+    innocent = app.enqueue("long", {"seconds": 0.5}, max_attempts=2)
+    poison = app.enqueue("poison")
+    for _ in range(2):
+        start_program("lease_for=1").wait()
+
+    assert (app.get(innocent).status, app.get(innocent).attempt) == ("completed", 2)
+    assert written(app, "poisoned", poison.id) == 2
+
+
 def test_a_poison_job_with_one_attempt_kills_one_worker(
     app: Crashing, start_program: StartProgram
 ) -> None:

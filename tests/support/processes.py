@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -120,9 +120,19 @@ class Processes:
         self._started.append(process)
         return process
 
-    def python(self, *args: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> Process:
-        """This Python, as in `python("-m", "tests.crash.program", url)`."""
-        return self.start(sys.executable, *args, env=env, cwd=cwd)
+    def python(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+        inside: Callable[..., tuple[str, ...]] | None = None,
+    ) -> Process:
+        """This Python, as in `python("-m", "tests.crash.program", url)`.
+
+        `inside` makes of a command the one that runs it somewhere else.
+        """
+        command = (sys.executable, *args)
+        return self.start(*(command if inside is None else inside(*command)), env=env, cwd=cwd)
 
     def yaoki(self, *args: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> Process:
         """The command line, as in `yaoki("--url", url, "worker")`."""
@@ -132,3 +142,15 @@ class Processes:
         for process in self._started:
             process.end()
         self._started.clear()
+
+
+def parent_of(pid: int) -> int:
+    """The number of the process that is a process's parent."""
+    listed = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, check=True)
+    return int(listed.stdout)
+
+
+def is_alive(pid: int) -> bool:
+    """Does it run? A zombie does not."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return bool(listed.stdout.strip()) and not listed.stdout.startswith("Z")

@@ -34,29 +34,34 @@ def say(message: str) -> None:
 
 def said(error: Exception) -> int:
     """Say what went wrong in one line; the exit code for it."""
+    code, message = in_a_line(error)
+    if message is not None:
+        say(message)
+    return code
+
+
+def in_a_line(error: Exception) -> tuple[int, str | None]:
+    """The exit code for what went wrong, and the line to say; None: there is nothing to say."""
     match error:
         case click.Abort():
-            return INTERRUPTED
+            return INTERRUPTED, None
         case click.UsageError():
-            say(f"{_unstopped(error.format_message())}{_where_to_look(error)}")
+            message = f"{_unstopped(error.format_message())}{_where_to_look(error)}"
+            return error.exit_code, message
         case click.ClickException():
-            say(error.format_message())
+            return error.exit_code, error.format_message()
         case InvalidPayload(path="$", reason=reason):
-            say(reason)
-            return WRONG_USAGE
+            return WRONG_USAGE, reason
         case InvalidOption() | InvalidPayload() | InvalidArguments():
-            say(str(error))
-            return WRONG_USAGE
+            return WRONG_USAGE, str(error)
         case CommandFailed() | YaokiError():
-            say(str(error))
-            return FAILED
+            return FAILED, str(error)
         case OSError():
-            say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
-            return FAILED
+            return FAILED, (
+                f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+            )
         case _:
-            say(_unexpected(error))
-            return FAILED
-    return error.exit_code
+            return FAILED, _unexpected(error)
 
 
 def silence_output() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +42,7 @@ class Stage:
         self.app = Yaoki(f"sqlite:///{quote((folder / 'jobs.db').as_posix(), safe='/:')}")
         self.app.include(jobs)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
 
     def tell(self, key: str, **values: object) -> None:
         """Say a line of the story."""
@@ -88,14 +89,16 @@ class Stage:
             new = [one for one in self.app.workers() if one.worker_id not in before]
             return new[0] if new else None
 
-        return self.until(announced, "a worker to be ready")
+        worker = self.until(announced, "a worker to be ready")
+        self._supervisors[worker.worker_id] = process
+        return worker
 
     def kill(self, worker: Worker) -> None:
-        """SIGKILL: the process has no chance to say good-bye."""
+        """SIGKILL, for its supervisor as well: nobody has a chance to say good-bye."""
+        supervisor = self._supervisors[worker.worker_id]
+        supervisor.kill()
         os.kill(worker.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-        for process in self._processes:
-            if process.pid == worker.pid:
-                process.wait(PATIENCE)
+        supervisor.wait(PATIENCE)
 
     def stop_workers(self) -> None:
         """Ask all that live to end in good order; the exit codes are looked at."""
@@ -129,9 +132,7 @@ class Stage:
     def clear(self) -> None:
         """Leave nothing behind, whatever has happened."""
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            _end_at_once(process)
             if process.stdin is not None:
                 process.stdin.close()
         self.app.close()
@@ -144,6 +145,17 @@ class Stage:
         logs = sorted(self.folder.glob("worker-*.log"))
         said = [log.read_text("utf-8", "replace").strip().rpartition("\n")[2] for log in logs]
         return f" (the workers' last words: {' | '.join(said)})" if said else ""
+
+
+def _end_at_once(process: "subprocess.Popen[bytes]") -> None:
+    """As a second signal does it: killing a supervisor would leave its processes to themselves."""
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < end:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    process.kill()
+    process.wait()
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+UPDATE yaoki.workers SET seen_at = :now WHERE worker_id = :worker_id;
