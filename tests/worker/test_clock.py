@@ -1,10 +1,16 @@
-"""Leases end and live by what passes, also when somebody moves the database's clock."""
+"""Leases end and live by what passes, also when somebody moves the database's clock.
 
+On SQLite that is the host's: test_clocks_of_hosts.py moves it under real processes.
+"""
+
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import yaoki
 from tests.support.dialects import store_with_clock
 from tests.support.eventually import eventually
 from tests.worker.support_workers import StartWorker, stays
@@ -37,6 +43,7 @@ def app(any_url: str, clock: Clock) -> Iterator[Yaoki]:
     made.close()
 
 
+@pytest.mark.parametrize("any_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("moved", [-HOUR, HOUR])
 def test_a_silent_workers_job_is_rescued_although_the_clock_moved(
     app: Yaoki, clock: Clock, start_worker: StartWorker, moved: int
@@ -56,6 +63,7 @@ def test_a_silent_workers_job_is_rescued_although_the_clock_moved(
     eventually(lambda: app.get(job).attempt == 2 or app.get(job).run_at.timestamp() > time.time())
 
 
+@pytest.mark.parametrize("any_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("moved", [-HOUR, HOUR])
 def test_a_living_workers_job_is_never_rescued_because_the_clock_moved(
     app: Yaoki, clock: Clock, start_worker: StartWorker, moved: int
@@ -65,7 +73,7 @@ def test_a_living_workers_job_is_never_rescued_because_the_clock_moved(
     @app.job("a", retry=RetryPolicy(backoff=fixed(0)))
     def handler(ctx: JobContext) -> None:
         runs.append(ctx.attempt)
-        ctx.wait_stopping(2.8)
+        ctx.wait_stopping(2.4)
 
     job = handler.enqueue()
     start_worker(lease_for=1)
@@ -109,3 +117,25 @@ def test_delayed_jobs_survive_a_clock_that_was_set_forward_and_back(
 
     eventually(lambda: {app.get(job).status for job in jobs} == {"completed"}, within=5)
     assert waiting == {"pending"}
+
+
+WALL_CLOCK = re.compile(r"\btime\.time\b|\btime_ns\(|datetime\.now\(|\.utcnow\(|\.today\(")
+
+ASKED_IN = {
+    "store/sqlite/connection.py": "it is the database's clock there",
+    "store/postgres/examine.py": "doctor compares the host's clock with the server's",
+    "cli/show/times.py": "how long ago, for people who read it",
+    "cli/demo/scenes.py": "the same, in the demo",
+    "core/times.py": "the text of an error",
+}
+
+
+def test_nothing_else_asks_the_wall_clock_of_a_host() -> None:
+    source = Path(yaoki.__file__).parent
+    asking = {
+        file.relative_to(source).as_posix()
+        for file in source.rglob("*.py")
+        if WALL_CLOCK.search(file.read_text("utf-8").replace("monotonic_ns(", ""))
+    }
+
+    assert asking == ASKED_IN.keys()

@@ -339,3 +339,15 @@ def test_two_apps_on_one_file_in_one_process_do_not_disturb_each_other(
     assert len(set(written)) == len(written)
     assert_intact(path)
     assert len(app.jobs(type="other", limit=1_000)) == 30
+
+
+def test_any_name_of_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    """SQLite is given a URI, in which these characters mean something."""
+    app = Yaoki(f"sqlite:///{tmp_path}/100%25 %23 %26 é.db")
+
+    app.enqueue("mail")
+    app.jobs()
+
+    assert (tmp_path / "100% # & é.db").stat().st_size > 0
+    app.close()
+    assert len(list(tmp_path.iterdir())) == 1

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from tests.support.eventually import eventually
 from yaoki import Yaoki
-from yaoki.store.sqlite.wal import frames_in
-from yaoki.store.sqlite.writer import CHECKPOINT_AT, LONGEST_LOG
+from yaoki.store.sqlite.wal import CHECKPOINT_AT, LONGEST_LOG, frames_in
 
 PAGE = 4_096
 SHORT = 4 * CHECKPOINT_AT * PAGE

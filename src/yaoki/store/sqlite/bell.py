@@ -33,6 +33,8 @@ class DataVersionBell:
     On Linux it sleeps until the write-ahead log is written to; elsewhere it asks, often.
     """
 
+    trouble: str | None = None
+
     def __init__(
         self,
         log: Path,

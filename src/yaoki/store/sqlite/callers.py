@@ -12,6 +12,7 @@ from yaoki.store.base import drive
 from yaoki.store.op import Op
 from yaoki.store.sqlite.connection import Clock, borrowed_executor, is_busy, translated
 from yaoki.store.sqlite.place import same_file
+from yaoki.store.sqlite.wal import FAR_BEHIND, wal_reset_flaw
 
 T = TypeVar("T")
 
@@ -72,6 +73,20 @@ def check_usable(raw: sqlite3.Connection) -> None:
             "that connection has a text_factory of its own, so text would come back changed; "
             "use one with the default"
         )
+
+
+def leave_checkpoints_to_us(raw: sqlite3.Connection) -> None:
+    """Where a checkpoint beside another writer may lose commits, keep the caller's from being one.
+
+    Not for ever: should nobody else do it, his own come when the log is long.
+    """
+    if wal_reset_flaw() is None:
+        return
+    cursor = raw.cursor()
+    cursor.row_factory = None
+    [pages] = cursor.execute("PRAGMA wal_autocheckpoint").fetchone()
+    if 0 < pages < FAR_BEHIND:
+        cursor.execute(f"PRAGMA wal_autocheckpoint = {FAR_BEHIND}")
 
 
 def database_of(raw: sqlite3.Connection) -> str:

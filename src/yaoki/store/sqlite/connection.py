@@ -16,6 +16,7 @@ from yaoki.core.errors import StoreBusy, StoreError, StoreUnavailable, Unsupport
 from yaoki.store import sql
 from yaoki.store.op import Answer, Params, Statement
 from yaoki.store.sqlite.place import Place
+from yaoki.store.sqlite.wal import LONGEST_LOG
 
 DIALECT = "sqlite"
 TABLES = "yaoki_"
@@ -31,15 +32,26 @@ def host_clock() -> int:
     return time.time_ns() // 1000
 
 
-def connect(path: Path, place: Place, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode; it may be used by one thread at a time, any thread."""
+def connect(
+    path: Path, place: Place, *, read_only: bool = False, make: bool = False
+) -> sqlite3.Connection:
+    """A connection in autocommit mode; it may be used by one thread at a time, any thread.
+
+    Only with `make`, a file that is not there is made: who deletes the file of a running program
+    shall not get an empty queue.
+    """
     if sqlite3.sqlite_version_info < OLDEST:
         raise UnsupportedStore(
             f"this Python comes with SQLite {sqlite3.sqlite_version}; yaoki needs 3.34 or newer"
         )
     try:
         connection = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+            f"{path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}",
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
         )
     except sqlite3.Error as error:
         raise translated(error, path) from error
@@ -69,6 +81,7 @@ def _prepare(connection: sqlite3.Connection, place: Place, read_only: bool) -> N
     run(f"PRAGMA synchronous = {synchronous}")
     # One place checkpoints, by size (docs/decisions/0008-sqlite-writers.md).
     run("PRAGMA wal_autocheckpoint = 0")
+    run(f"PRAGMA journal_size_limit = {LONGEST_LOG}")
     run("PRAGMA temp_store = MEMORY")
     run("PRAGMA cache_size = -16000")
     run("PRAGMA mmap_size = 0")
@@ -185,14 +198,18 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Is it over when others have done what they are at? PROTOCOL is a crowd at the log's index."""
+    return _code(error) & 0xFF in _BUSY
+
+
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 def translated(error: sqlite3.Error, path: Path | None) -> Exception:
     """What an error of the driver means to a user of yaoki."""
     code = _code(error) & 0xFF
     name = "the database" if path is None else str(path)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if code in _BUSY:
         return StoreBusy(f"{name} is locked by another program; nothing was changed, try again")
     for codes, advice in _ADVICE:
         if code in codes:
@@ -201,12 +218,19 @@ def translated(error: sqlite3.Error, path: Path | None) -> Exception:
 
 
 _ADVICE: Sequence[tuple[tuple[int, ...], str]] = (
-    ((sqlite3.SQLITE_CANTOPEN,), "check that the folder exists and may be written to"),
+    (
+        (sqlite3.SQLITE_CANTOPEN,),
+        "check that the folder exists, and that it and the file may be read and written",
+    ),
     ((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), "check who may write the file and folder"),
-    ((sqlite3.SQLITE_FULL,), "the disk is full; free some space"),
+    ((sqlite3.SQLITE_FULL,), "free some space"),
     ((sqlite3.SQLITE_IOERR,), "the disk failed or is full"),
     ((sqlite3.SQLITE_CORRUPT,), "the file is damaged; restore a backup"),
-    ((sqlite3.SQLITE_NOTADB,), "that file is something else than a SQLite database"),
+    (
+        (sqlite3.SQLITE_NOTADB,),
+        "that file is something else than a SQLite database, or its beginning is damaged: name "
+        "another, or restore a backup",
+    ),
 )
 
 

@@ -14,12 +14,15 @@ from yaoki.store.base import drive
 from yaoki.store.op import Op
 from yaoki.store.sqlite.bell import DataVersionBell
 from yaoki.store.sqlite.connection import Clock, Execute, connect, executor, roll_back, translated
-from yaoki.store.sqlite.place import Place
+from yaoki.store.sqlite.place import Place, identity
 from yaoki.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 READERS_KEPT = 8
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks whether the file is still the one that has its name."""
 
 FORK_PATIENCE = 5.0
 """Seconds that a fork waits for reads and writes that are under way."""
@@ -39,12 +42,22 @@ class Opened:
         self.path, self.private = path, private
         self._place, self._clock, self._wake = place, clock, wake
         self._owner = os.getpid()
+        self._identity, self._look_at = identity(path), 0.0
         self._gate = threading.Lock()
         self._idle: list[tuple[sqlite3.Connection, Execute]] = []
         self._out = 0
         self._counting = threading.Lock()
         self.writer = Writer(path, place, clock, wake)
         self.threads = ThreadPoolExecutor(4, thread_name_prefix="yaoki-read")
+
+    @property
+    def is_in_place(self) -> bool:
+        """Is it still the file of that name? What is written to another one is lost."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY
+            return identity(self.path) == self._identity
+        return True
 
     def read(self, op: Op[T]) -> T:
         """Run a reading operation: all its statements see the same moment."""

@@ -51,10 +51,18 @@ def temporary() -> Path:
 
 def check(path: Path, mounts: str | None = None) -> None:
     """Refuse a file that cannot be opened, or on which WAL is not safe."""
-    if path.is_dir():
-        raise StoreUnavailable(f"{path} is a folder; name a file in it, like {path / 'jobs.db'}")
-    if not path.parent.is_dir():
-        raise StoreUnavailable(f"the folder {path.parent} does not exist; make it first")
+    try:
+        if path.is_dir():
+            raise StoreUnavailable(
+                f"{path} is a folder; name a file in it, like {path / 'jobs.db'}"
+            )
+        if not path.parent.is_dir():
+            raise StoreUnavailable(f"the folder {path.parent} does not exist; make it first")
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path}: {error.strerror}; check that the folder exists, and that it and the file "
+            "may be read and written"
+        ) from error
     kind = _file_system(path.resolve().parent, _mounts() if mounts is None else mounts)
     if _NETWORK.match(kind) or str(path).startswith("\\\\"):
         raise UnsupportedStore(
@@ -115,3 +123,15 @@ def same_file(one: os.PathLike[str] | str, other: os.PathLike[str] | str) -> boo
         return os.path.samefile(one, other)
     except OSError:
         return False
+
+
+Identity = tuple[int, int] | None
+
+
+def identity(path: Path) -> Identity:
+    """Which file it is that has this name now; None when there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

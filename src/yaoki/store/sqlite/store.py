@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from yaoki.core.errors import StoreBusy, StoreUnavailable, TransactionLost
+from yaoki.store.examined import Examined
 from yaoki.store.op import Op
 from yaoki.store.sqlite import callers, place
 from yaoki.store.sqlite.bell import DataVersionBell
 from yaoki.store.sqlite.connection import Clock, connect, host_clock, translated
+from yaoki.store.sqlite.examine import examine
 from yaoki.store.sqlite.migrate import migrate
 from yaoki.store.sqlite.opened import Opened
 from yaoki.store.sqlite.transaction import LOST, SQLiteTransaction
@@ -46,6 +48,7 @@ class SQLiteStore:
         self._bells: list[DataVersionBell] = []
         self._applied: list[str] = []
         self._broken_by_fork = self._closed_for_fork = False
+        self._vanished = False
         _alive.add(self)
 
     def run(self, op: Op[T]) -> T:
@@ -65,23 +68,23 @@ class SQLiteStore:
 
     @contextmanager
     def on(self, connection: Any) -> Iterator[Callable[[Op[Any]], Any]]:
-        path = self._opened_beside_a_caller().path
-        self._borrowed(connection, path)
+        opened = self._opened_beside_a_caller()
+        self._borrowed(connection, opened.path)
         # Borrowed anew for each: after a commit, SQLAlchemy may go on with another connection.
-        yield lambda op: callers.run_on(self._borrowed(connection, path).raw, op, self._clock, path)
+        yield lambda op: self._run_on(self._borrowed(connection, opened.path).raw, op, opened)
 
     @contextmanager
     def block(
         self, connection: Any
     ) -> Iterator[tuple[Callable[[Op[Any]], Any], Callable[[], None]]]:
-        path = self._opened_beside_a_caller().path
-        borrowed = self._borrowed(connection, path)
+        opened = self._opened_beside_a_caller()
+        borrowed = self._borrowed(connection, opened.path)
         lost = threading.Event()
 
         def run(op: Op[T]) -> T:
             if lost.is_set():
                 raise TransactionLost(LOST)
-            return callers.run_on(borrowed.raw, op, self._clock, path)
+            return self._run_on(borrowed.raw, op, opened)
 
         def interrupt() -> None:
             lost.set()
@@ -128,10 +131,15 @@ class SQLiteStore:
         applied, self._applied = self._applied, []
         return applied
 
+    def examine(self) -> Examined:
+        path = self._place.path
+        return examine(self._place, self.path if path is None else path.resolve())
+
     def close(self, patience: float = 1.5) -> None:
         """Write what waits, for `patience` seconds at most, and close every connection."""
         with self._lock:
             opened, self._open = self._open, None
+            self._vanished = False
         if opened is not None:
             opened.close(patience)
 
@@ -147,12 +155,27 @@ class SQLiteStore:
                 "parent's store; make a new Yaoki in it, or fork elsewhere"
             )
         opened = self._open
-        if opened is not None:
+        if opened is not None and opened.is_in_place:
             return opened
         with self._lock:
+            if self._open is not None and self._open is opened:
+                self._give_up(opened)
             if self._open is None:
                 self._open = self._make()
             return self._open
+
+    def _give_up(self, opened: Opened) -> None:
+        """Another file has the name, or none: whoever goes on with this one, works for nothing."""
+        self._open, self._vanished = None, True
+        for bell in self._bells:
+            bell.forget()
+        opened.close(0.0)
+        if opened.path.exists():
+            raise StoreUnavailable(
+                f"{opened.path} was replaced by another file while it was in use; the new one is "
+                "used from now on, and what was done since the exchange is lost. Next time, stop "
+                "all programs that use it first"
+            )
 
     def _opened_beside_a_caller(self) -> Opened:
         """Without waiting: the lock on which a migration would wait may be the caller's own."""
@@ -174,15 +197,27 @@ class SQLiteStore:
         borrowed = callers.borrow(connection)
         callers.check_same_database(borrowed.raw, path)
         callers.check_usable(borrowed.raw)
+        callers.leave_checkpoints_to_us(borrowed.raw)
         return borrowed
+
+    def _run_on(self, raw: sqlite3.Connection, op: Op[T], opened: Opened) -> T:
+        value = callers.run_on(raw, op, self._clock, opened.path)
+        if op.writes:
+            opened.writer.others_write()
+        return value
 
     def _make(self, busy_timeout: float | None = None) -> Opened:
         private = self._place.path is None
         # Resolved, because SQLite keeps the log beside the file that a link leads to.
         path = place.temporary() if self._place.path is None else self._place.path.resolve()
         place.check(path)
+        if self._vanished and not path.exists():
+            raise StoreUnavailable(
+                f"{path} was deleted while it was in use; put a backup in its place, or restart "
+                "this program to begin with an empty queue"
+            )
         patience = self._place.busy_timeout if busy_timeout is None else busy_timeout
-        connection = connect(path, replace(self._place, busy_timeout=patience))
+        connection = connect(path, replace(self._place, busy_timeout=patience), make=True)
         try:
             self._applied = migrate(connection, patience)
         except sqlite3.Error as error:

@@ -1,6 +1,5 @@
 """All writes of a process: one at a time, and those that wait are committed together."""
 
-import logging
 import queue
 import sqlite3
 import threading
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from yaoki.core.errors import StoreBusy, StoreError
 from yaoki.store.base import drive
 from yaoki.store.op import Op
+from yaoki.store.sqlite.checkpoint import Checkpoints
 from yaoki.store.sqlite.connection import (
     Clock,
     begin,
@@ -24,20 +24,11 @@ from yaoki.store.sqlite.connection import (
     translated,
 )
 from yaoki.store.sqlite.place import Place
-from yaoki.store.sqlite.wal import frames_in
-
-log = logging.getLogger("yaoki.store")
 
 T = TypeVar("T")
 
 TOGETHER = 1_000
 """The most operations in one commit."""
-
-CHECKPOINT_AT = 2_000
-"""Pages in the write-ahead log at which they are written back into the file."""
-
-LONGEST_LOG = 64 * 1024 * 1024
-"""Bytes to which a log that had to grow (a reader was in the way) is cut when it starts anew."""
 
 
 class _Pending:
@@ -89,9 +80,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._wal = path.with_name(path.name + "-wal")
-        self._checkpoint_due = False
-        self._next_look = self._next_checkpoint = 0.0
+        self._checkpoints = Checkpoints(path, place)
 
     def run(self, op: Op[T]) -> T:
         """Run `op` in a transaction of its own, or together with others that wait."""
@@ -100,8 +89,7 @@ class Writer:
                 value: T = self._alone(op)
             finally:
                 self._turn.release()
-            if self._checkpoint_due:
-                self._submit(_Sign.CHECKPOINT)
+            self._checkpoint_soon()
             return value
         pending = _Pending(op)
         self._submit(pending)
@@ -111,6 +99,11 @@ class Writer:
     def submit(self, op: Op[Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Run `op` soon; `done` is called from the writer's thread."""
         self._submit(_Pending(op, lambda pending: done(pending.value, pending.error)))
+
+    def others_write(self) -> None:
+        """Somebody writes on a connection that is not ours, and checkpoints nothing."""
+        self._checkpoints.look()
+        self._checkpoint_soon()
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
@@ -137,6 +130,7 @@ class Writer:
         """Close the connection and keep writers waiting; False when one is at it for too long."""
         if not self._turn.acquire(timeout=patience):
             return False
+        self._checkpoints.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -236,8 +230,21 @@ class Writer:
             if self._connection is not None:
                 self._undo(self._connection)
             _fail(work, error)
-        if self._checkpoint_due:
+        if self._checkpoints.due:
             self._checkpoint()
+
+    def _checkpoint_soon(self) -> None:
+        if self._checkpoints.due:
+            self._submit(_Sign.CHECKPOINT)
+
+    def _checkpoint(self) -> None:
+        try:
+            connection = self._open()
+        except StoreError:
+            # The file is gone, or broken: that is told to whoever writes next.
+            self._checkpoints.due = False
+            return
+        self._checkpoints.run(connection)
 
     def _submit(self, pending: _Pending | _Sign) -> None:
         self._queue.put(pending)
@@ -260,7 +267,6 @@ class Writer:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect(self._path, self._place)
-            self._connection.execute(f"PRAGMA journal_size_limit = {LONGEST_LOG}")
             self._execute = executor(self._connection, self._clock)
         return self._connection
 
@@ -275,27 +281,7 @@ class Writer:
     def _committed(self, wakes: bool) -> None:
         if wakes:
             self._wake()
-        now = time.monotonic()
-        if now < self._next_look or now < self._next_checkpoint:
-            return
-        self._next_look = now + 0.02
-        self._checkpoint_due = frames_in(self._wal) > CHECKPOINT_AT
-
-    def _checkpoint(self) -> None:
-        """Write the log back and start it anew; put off while readers or writers are in the way.
-
-        The file keeps its length: to write over what is there is a third faster than to append.
-        """
-        self._checkpoint_due = False
-        try:
-            connection = self._open()
-            connection.execute("PRAGMA busy_timeout = 250")
-            [busy, _, _] = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-            connection.execute("PRAGMA busy_timeout = 0")
-        except (sqlite3.Error, StoreError) as error:
-            busy = 1
-            log.warning("checkpoint failed: %s", error)
-        self._next_checkpoint = time.monotonic() + (1.0 if busy else 0.0)
+        self._checkpoints.look()
 
 
 def _fail(batch: list[_Pending], error: BaseException) -> None:
