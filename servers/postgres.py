@@ -66,6 +66,18 @@ def installation() -> Installation:
     return Installation(Path(found).resolve().parent, "this system")
 
 
+class Elsewhere(NamedTuple):
+    """A network of its own in which a server is.
+
+    `inside` is the command that runs another one in there, as somebody who may run PostgreSQL;
+    `address` is where it listens, and `peers` are the addresses that it trusts.
+    """
+
+    inside: tuple[str, ...]
+    address: str
+    peers: str
+
+
 class Server:
     """A server of this process's own; it can be stopped and started again on the same port."""
 
@@ -73,10 +85,12 @@ class Server:
         self,
         binaries: Path | None = None,
         folder: Path | None = None,
+        elsewhere: Elsewhere | None = None,
         **settings: str,
     ) -> None:
         """With its files in a new folder inside `folder`; in memory, unless that is said."""
-        self._user = _unprivileged()
+        self._user = unprivileged()
+        self._elsewhere = elsewhere
         where = _with_room() if folder is None else folder
         self.folder = Path(tempfile.mkdtemp(prefix="yaoki-postgres-", dir=where))
         self._settings = {"max_connections": "200"} | settings
@@ -93,8 +107,14 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Of its database `postgres`, as its superuser."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        """Of its database `postgres`, as its superuser; for those in its network, if it has one."""
+        address = "127.0.0.1" if self._elsewhere is None else self._elsewhere.address
+        return f"postgresql://postgres@{address}:{self.port}/postgres"
+
+    @property
+    def socket_url(self) -> str:
+        """The same for this process, in whatever network the server is."""
+        return f"postgresql://postgres@/postgres?host={self.folder}&port={self.port}"
 
     @property
     def log(self) -> str:
@@ -102,21 +122,28 @@ class Server:
         log = self.folder / "log"
         return log.read_text("utf-8", "replace") if log.exists() else ""
 
+    @property
+    def runs(self) -> bool:
+        return self._guard is not None
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        where = {"listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder}
+        elsewhere = self._elsewhere
+        address = "127.0.0.1" if elsewhere is None else elsewhere.address
+        where = {"listen_addresses": address, "unix_socket_directories": self.folder}
         settings = self._settings | where | {"port": self.port}
         server: list[str | Path] = [
             self._binaries / "postgres",
             *("-D", self.folder / "data"),
             *(f"--{name}={value}" for name, value in settings.items()),
         ]
+        inside = () if elsewhere is None else elsewhere.inside
         self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "guard", self.folder, *server],
+            ["/bin/sh", "-c", GUARD, "guard", self.folder, *inside, *server],
             stdin=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            **self._as_user(),
+            **(self._as_user() if elsewhere is None else self._in_english()),
         )
         self._wait_until_it_answers(self._guard)
 
@@ -143,12 +170,15 @@ class Server:
         made = subprocess.run(initdb, capture_output=True, text=True, **self._as_user())
         if made.returncode != 0:
             raise RuntimeError(f"initdb failed: {made.stderr}")
+        if self._elsewhere is not None:
+            with (self.folder / "data" / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {self._elsewhere.peers} trust\n")
 
     def _wait_until_it_answers(self, guard: subprocess.Popen[str], within: float = 30) -> None:
         end = time.monotonic() + within
         while True:
             try:
-                psycopg.connect(self.url, connect_timeout=5).close()
+                psycopg.connect(self.socket_url, connect_timeout=5).close()
                 return
             except psycopg.OperationalError as error:
                 if guard.poll() is not None or time.monotonic() > end:
@@ -157,14 +187,13 @@ class Server:
 
     def _as_user(self) -> dict[str, Any]:
         """What makes a process run as the user that owns the files, in a language of its own."""
-        common: dict[str, Any] = {
-            "cwd": self.folder,
-            "env": {"PATH": os.environ["PATH"], "LC_ALL": "C"},
-        }
         if self._user is None:
-            return common
+            return self._in_english()
         uid, gid = self._user
-        return common | {"user": uid, "group": gid, "extra_groups": []}
+        return self._in_english() | {"user": uid, "group": gid, "extra_groups": []}
+
+    def _in_english(self) -> dict[str, Any]:
+        return {"cwd": self.folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C"}}
 
     def _own(self, path: Path) -> None:
         if self._user is not None:
@@ -184,7 +213,7 @@ class Server:
         return self.folder / binaries.relative_to(package.parent)
 
 
-def _unprivileged() -> tuple[int, int] | None:
+def unprivileged() -> tuple[int, int] | None:
     """Whose files they are, because PostgreSQL refuses to run as root; None: our own."""
     if os.geteuid() != 0:
         return None

@@ -99,6 +99,23 @@ def test_with_a_direct_url_for_listening_it_listens(postgres_url: str, pooled: s
     assert not opened(f"{pooled}?listen={postgres_url}&wake=poll").listens
 
 
+def test_health_tells_that_nobody_is_woken_through_it_and_that_a_direct_url_helps(
+    postgres_url: str, pooled: str
+) -> None:
+    Yaoki(postgres_url).migrate()
+
+    def wake_ups(url: str) -> tuple[str, str]:
+        [found] = [one for one in Yaoki(url).health().checks if one.code == "wake-ups"]
+        return found.level, found.advice + found.message
+
+    through, with_direct = wake_ups(pooled), wake_ups(f"{pooled}?listen={postgres_url}")
+
+    assert through[0] == "warning"
+    assert "listen=URL" in through[1]
+    assert with_direct[0] == "ok"
+    assert "notifications arrive" in with_direct[1]
+
+
 def test_sessions_of_ones_own_prepare_when_they_are_told_to(
     start: Start, postgres_url: str
 ) -> None:

@@ -151,8 +151,11 @@ def mortal() -> Iterator[Server]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shutdown", ["INT", "QUIT"], ids=["fast", "like a crash"])
-@pytest.mark.parametrize("wake", ["notify", "poll"])
+@pytest.mark.parametrize(
+    ("shutdown", "wake"),
+    [("INT", "notify"), ("QUIT", "notify"), ("QUIT", "poll")],
+    ids=["fast", "like a crash", "like a crash, without notifications"],
+)
 def test_what_runs_when_the_server_is_started_again_is_recorded_and_no_attempt_is_lost(
     mortal: Server, start_worker: StartWorker, shutdown: str, wake: str
 ) -> None:
@@ -196,7 +199,13 @@ def assert_picked_up_at_once(app: Yaoki, within: float) -> None:
         assert job.claimed_at is not None
         return (job.claimed_at - job.created_at).total_seconds()
 
-    eventually(lambda: sorted(waited() for _ in range(5))[2] < within, within=15)
+    def quick() -> bool:
+        # The end of every session may reach this one a little later than it was wanted.
+        with suppress(StoreError):
+            return sorted(waited() for _ in range(5))[2] < within
+        return False
+
+    eventually(quick, within=15)
 
 
 def test_a_worker_with_the_smallest_pool_goes_on_after_both_connections_were_stuck(

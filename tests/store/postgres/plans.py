@@ -15,7 +15,7 @@ from yaoki.store.postgres.statements import DIALECT, Call, Dialect
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 NAMES = sql.names(DIALECT)
-GROWING = ("jobs", "attempts", "once")
+GROWING = ("jobs", "attempts", "logs", "once")
 """The tables that may have millions of rows; the others have a few dozen."""
 
 SWITCHES = (
@@ -62,6 +62,10 @@ MANY: list[dict[str, Any]] = [
         "id": number,
         "lease": 1,
         "ran_for": 1,
+        "number": 1,
+        "ago": 1,
+        "level": "info",
+        "text": "x",
         "outcome": "retried",
         "wait": 1,
         "error": "x",

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -23,9 +24,32 @@ Admin = psycopg.Connection[tuple[Any, ...]]
 
 def start_server(**settings: str) -> Server:
     """Of the binaries that the other tests use."""
+    return Server(binaries(), **(postgres.FAST | settings))
+
+
+def binaries() -> Path | None:
+    """The folder that was named for all tests; None: those that are found."""
     said = os.environ.get(postgres.VARIABLE, "")
-    folder = None if not said or "://" in said else Path(said)
-    return Server(folder, **(postgres.FAST | settings))
+    return None if not said or "://" in said else Path(said)
+
+
+@contextmanager
+def frozen(server: Server) -> Iterator[None]:
+    """In the block none of its processes moves: it takes everything, and answers nothing."""
+    postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    with psycopg.connect(server.url) as connection:
+        rows = connection.execute("SELECT pid FROM pg_stat_activity").fetchall()
+    # The first one first, so that it makes no more of the others.
+    pids = [postmaster, *(pid for (pid,) in rows)]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 class Trouble:
@@ -122,6 +146,8 @@ class Proxy:
         self.swallows = self.answers_nobody = False
         self.cut_after: bytes | None = None
         """When a client has said this, its connection is cut as soon as the server answers."""
+        self.dark_after: bytes | None = None
+        """When a client has said this, all goes dark before the answer gets through."""
         self._passages: list[_Passage] = []
         self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
         self._thread.start()
@@ -130,6 +156,20 @@ class Proxy:
         """Break every connection."""
         for passage in list(self._passages):
             passage.end()
+
+    def go_dark(self) -> None:
+        """As when a network has lost all it knew: connections are there, and nothing comes through.
+
+        After `heal` new ones work; those that were there then never do again.
+        """
+        self.dark_after = None
+        self.answers_nobody = True
+        for passage in list(self._passages):
+            passage.mute = True
+
+    @property
+    def dark(self) -> bool:
+        return self.answers_nobody
 
     def heal(self) -> None:
         """From now on all is well again, for new connections."""
@@ -159,7 +199,7 @@ class _Passage:
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
         self._proxy, self._client = proxy, client
         self._server = socket.create_connection(proxy.server)
-        self._mute, self._doomed = proxy.answers_nobody, threading.Event()
+        self.mute, self._doomed = proxy.answers_nobody, threading.Event()
         self._threads = [
             threading.Thread(target=carry, name="proxy", daemon=True)
             for carry in (self._to_the_server, self._to_the_client)
@@ -183,13 +223,15 @@ class _Passage:
             word = self._proxy.cut_after
             if word is not None and word in data:
                 self._doomed.set()
-            if not self._mute and not self._proxy.swallows:
+            if not self.mute and not self._proxy.swallows:
                 _send(self._server, data)
+            if (last := self._proxy.dark_after) is not None and last in data:
+                self._proxy.go_dark()
         self.end()
 
     def _to_the_client(self) -> None:
         while (data := _received(self._server)) and not self._doomed.is_set():
-            if not self._mute and not self._proxy.swallows:
+            if not self.mute and not self._proxy.swallows:
                 _send(self._client, data)
         self.end()
 

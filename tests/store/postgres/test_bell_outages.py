@@ -38,6 +38,22 @@ def test_a_terminated_session_is_replaced(
     assert levels == ["WARNING", "INFO"] * times
 
 
+def test_a_session_that_is_doubted_is_replaced_without_being_asked_first(
+    ground: Ground, bell: NotifyBell
+) -> None:
+    """Others were not answered, so this one may hear nothing either, and nothing would tell."""
+    [[before, *_]] = ground.sessions()
+
+    bell.doubt()
+
+    assert bell.wait(5), "after the outage it asks for a look"
+    [[after, *_]] = eventually(lambda: [one for one in ground.sessions() if one[0] != before])
+    assert after != before
+    sleep, notified = Sleep(bell), time.monotonic()
+    assert ground.notify_sleepers()
+    assert sleep.delay_after(notified) < 0.5
+
+
 def test_a_ring_in_an_outage_is_heard(ground: Ground) -> None:
     with closing(NotifyBell(refused, ground.schema, lambda: None)) as bell:
         assert not bell.wait(0.05)

@@ -140,7 +140,7 @@ AFTER_A_CLAIM: dict[str, Callable[[list[Job]], Op[Any]]] = {
     "reporting": lambda jobs: Report(held(jobs[0]), "{}"),
     "extending": lambda jobs: Extend(held(jobs[0])),
     "looking for silent ones": lambda jobs: Leases(),
-    "looking for cancelled ones": lambda jobs: Cancelling(),
+    "looking for cancelled ones": lambda jobs: Cancelling([held(job) for job in jobs]),
     "rescuing": lambda jobs: Rescue(),
     "cancelling": lambda jobs: Cancel(jobs[0].id),
     "reading": lambda jobs: Get(jobs[0].id),

@@ -1,6 +1,8 @@
 """What goes wrong at a server is told in one line that says what to do, and is over afterwards."""
 
+import asyncio
 import math
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from yaoki import StoreBusy, StoreError, StoreUnavailable, UnsupportedStore, Yao
 from yaoki.core.outcomes import Completed
 from yaoki.core.said import NewJob
 from yaoki.store.ops.claims import Look
-from yaoki.store.ops.jobs import EnqueueMany
+from yaoki.store.ops.jobs import EnqueueMany, Get
 from yaoki.store.ops.queues import Queues
 from yaoki.store.postgres.store import PostgresStore
 
@@ -238,6 +240,21 @@ def test_of_a_standby_and_a_primary_the_primary_is_used(standby: Server, trouble
     assert trouble.run("SELECT type FROM yaoki.jobs") == [("mail",)]
 
 
+def test_a_host_that_says_nothing_is_waited_for_once(trouble: Trouble) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        hosts = f"@127.0.0.1:{nobody.getsockname()[1]},127.0.0.1:"
+        url = trouble.url.replace("@127.0.0.1:", hosts)
+        with opened(f"{url}?connect_timeout=2") as store, asyncio.Runner() as runner:
+            make(store)
+            began = time.monotonic()
+            store.transaction().rollback()
+            runner.run(store.arun(Get(1)))
+            trouble.terminate_all()
+            make(store)
+
+            assert time.monotonic() - began < 1.9
+
+
 def test_nothing_but_standbys_is_told(standby: Server) -> None:
     url = standby.url.replace("@127.0.0.1:", f"@127.0.0.1:{standby.port},127.0.0.1:")
 
@@ -353,7 +370,7 @@ def test_a_transaction_that_was_idle_for_longer_than_the_role_may(trouble: Troub
 def test_a_session_that_was_idle_for_longer_than_the_role_may_is_not_used_again(
     trouble: Trouble,
 ) -> None:
-    role = trouble.role(idle_session_timeout="'50ms'").grant_all()
+    role = trouble.role(idle_session_timeout="'250ms'").grant_all()
     with opened(role.url) as store:
         for _ in range(3):
             make(store)

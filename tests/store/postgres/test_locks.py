@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.support import postgres
-from tests.support.acts import BOOM, claim, claim_one, end, held, ids, make, read
+from tests.support.acts import BOOM, claim, claim_one, end, held, ids, make, publish, read
 from tests.support.databases import ask, assert_intact
 from tests.support.eventually import eventually
 from yaoki import JobNotFound, LeaseLost, StoreBusy, WrongStatus
@@ -154,7 +154,7 @@ def test_a_rescue_passes_it_over(seen: bool, store: PostgresStore) -> None:
     make(store)
     make(store)
     locked, free = claim(store, 2, lease_for=1)
-    leases = eventually(lambda: [one for one in store.run(Leases()) if one.expired])
+    leases = eventually(lambda: [one for one in store.run(Leases()).suspects if one.expired])
 
     with in_somebodys_transaction(store, locked):
         rescued = store.run(Rescue(leases if seen else None))
@@ -225,7 +225,7 @@ class Crowd:
         self.store.run(MarkStarted([(one, 0) for one in some]))
 
     def rescue(self, chance: random.Random) -> None:
-        seen = self.store.run(Leases())
+        seen = self.store.run(Leases()).suspects
         self.store.run(Rescue(seen if chance.random() < 0.5 else None))
 
     def operate(self, chance: random.Random) -> None:
@@ -249,6 +249,17 @@ class Crowd:
         # As if nobody had said anything of it yet: the next one adopts its jobs.
         forget = "DELETE FROM yaoki.definitions WHERE type = :type"
         ask(self.store, forget, {"type": chance.choice(KINDS)})
+
+
+def test_who_starts_does_not_wait_for_one_who_was_frozen_while_he_did(
+    store: PostgresStore,
+) -> None:
+    """Found by a chaos run: while one program was stopped in a Publish, no other could begin."""
+    publish(store, "mail", queue="slow")
+    with closing(psycopg.connect(postgres.for_libpq(store.url))) as frozen:
+        frozen.execute("UPDATE yaoki.definitions SET published_by = 'frozen'")
+
+        publish(store, "mail", queue="slow")
 
 
 def test_nobody_waits_for_somebody_who_waits_for_him(postgres_url: str) -> None:

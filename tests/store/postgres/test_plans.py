@@ -27,6 +27,8 @@ PLANS = {
     "lanes_of": {"jobs_lane (type, queue)", LANE},
     "lane": {"jobs_lane (type, queue, priority, run_at)"},
     "pending_types": {"jobs_lane", "jobs_lane (type)"},
+    "heads": {"jobs_lane", LANE},
+    "overdue": {"jobs_held"},
     "first_of": {BY_ID},
     "claim": {BY_ID},
     "complete": {BY_ID},
@@ -37,16 +39,23 @@ PLANS = {
     "mark_started": {BY_ID},
     "cancel": {BY_ID},
     "retry": {BY_ID},
-    "discard": {BY_ID, "attempts_pkey (job_id)"},
+    "discard": {BY_ID, "attempts_pkey (job_id)", "logs_pkey (job_id)"},
     "get": {BY_ID},
     "leases_of": {BY_ID},
     "leases_held": {BY_ID},
     "leases_free": {BY_ID},
     "held_rows": {"jobs_held (id)"},
     "attempts": {"attempts_pkey (job_id)"},
-    "leases": {"jobs_held"},
+    "leases": {"jobs_held (id)"},
+    "lease_page": {"jobs_held (id)"},
+    "can_write": {BY_ID},
     "held_by": {"jobs_held"},
-    "cancelling": {"jobs_held"},
+    "watched": {"jobs_held"},
+    "dead_rows": {"jobs_held"},
+    "cancelling": {BY_ID},
+    "log": {BY_ID},
+    "log_trim": {"logs_pkey (job_id)", "logs_pkey (job_id, lease)"},
+    "logs": {"logs_pkey (job_id)", BY_ID, "attempts_pkey (job_id, lease)"},
     "expired_rows": {"jobs_held"},
     "get_by_key": {"jobs_key (idempotency_key)"},
     "get_by_keys": {"jobs_key (idempotency_key)"},
@@ -57,6 +66,8 @@ PLANS = {
 """How each statement on the way of a job, or of a worker, finds its rows."""
 
 IN_ORDER = {
+    "heads",
+    "overdue",
     "tiers",
     "due",
     "due_count",
@@ -68,7 +79,11 @@ IN_ORDER = {
     "failed_ids",
     "expired_rows",
     "leases",
+    "lease_page",
+    "log_trim",
     "held_by",
+    "watched",
+    "dead_rows",
     "once_forget",
 }
 """Statements whose rows come in order, or need none: nothing is to be sorted for them."""
@@ -94,6 +109,13 @@ def fill(store: PostgresStore, each: int = 5_000) -> None:
     databases.ask(
         store,
         "INSERT INTO yaoki.attempts SELECT n, 2 * step, step, 'retried', 'w', 1, 1, 1 "
+        "FROM generate_series(1, :each) AS n CROSS JOIN generate_series(1, 4) AS step "
+        "ON CONFLICT DO NOTHING",
+        {"each": each},
+    )
+    databases.ask(
+        store,
+        "INSERT INTO yaoki.logs SELECT n, 2 * step, 1, 1, 'info', 'a line' "
         "FROM generate_series(1, :each) AS n CROSS JOIN generate_series(1, 4) AS step "
         "ON CONFLICT DO NOTHING",
         {"each": each},

@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import logging
 import random
 import signal
 import threading
@@ -19,11 +18,11 @@ from tests.store.postgres.support_trouble import (
     Asked,
     Proxy,
     Trouble,
-    settle_down,
     start_server,
 )
 from tests.support.acts import claim_one, end, make, read
 from tests.support.eventually import eventually
+from tests.support.saboteur import Saboteur, Texts, Way
 from tests.worker.support_workers import Working, stays
 from yaoki import JobContext, RetryPolicy, StoreError, StoreUnavailable, Yaoki, fixed
 from yaoki.core.outcomes import Completed
@@ -247,6 +246,25 @@ def test_an_answer_whose_messenger_alone_is_lost_is_an_answer(
     store.close()
 
 
+class CutsBehindCommits(Saboteur):
+    """Ends each session when the look for sleepers is to be passed on, and nothing else."""
+
+    def decide(self, journey: Texts) -> Way | None:
+        return "cut before" if any("pg_notify" in text for text in journey) else None
+
+
+@pytest.mark.parametrize("prepared", ["on", "off"])
+def test_an_answer_whose_messenger_never_left_is_an_answer(trouble: Trouble, prepared: str) -> None:
+    cuts = CutsBehindCommits(trouble.url)
+    store = PostgresStore(f"{cuts.url}&prepared={prepared}")
+
+    jobs = [make(store) for _ in range(3)]
+
+    assert [job.id for job in jobs] == [1, 2, 3]
+    store.close()
+    cuts.close()
+
+
 def test_a_completion_whose_answer_is_lost_is_recorded_once(trouble: Trouble, proxy: Proxy) -> None:
     app, ran = Yaoki(proxy.url), []
 
@@ -444,40 +462,6 @@ def test_a_server_that_was_started_again_is_used_again(mortal: Server, signal_na
                 assert read(store, number).id == number
                 break
     store.close()
-
-
-def test_a_worker_goes_on_when_the_server_comes_back_and_says_little_meanwhile(
-    mortal: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Neither crash nor deafness nor thousands of lines (faults 46, 47, 53, 55)."""
-    app, ran = Yaoki(mortal.url), []
-
-    @app.job("mail", retry=RetryPolicy(backoff=fixed(0)))
-    def handler(number: int) -> None:
-        ran.append(number)
-
-    handler.enqueue_many([{"number": number} for number in range(20)])
-    working = Working(app)
-    eventually(lambda: len(ran) == 20)
-    caplog.clear()
-    caplog.set_level(logging.INFO)
-    mortal.stop("INT")
-    cpu = time.process_time()
-    assert stays(lambda: not working.ended, during=4)
-    assert time.process_time() - cpu < 2
-    mortal.start()
-    settle_down(app.store)
-    began = time.monotonic()
-    handler.enqueue(number=20)
-    eventually(lambda: len(ran) == 21, within=10)
-    assert time.monotonic() - began < 8
-    working.drain()
-
-    assert sorted(ran) == list(range(21))
-    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert 1 <= len(lines) <= 40
-    assert not any(record.exc_info for record in lines)
-    app.close()
 
 
 def test_a_worker_goes_on_through_five_losses_of_everything_within_two_seconds(

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -17,6 +18,8 @@ from tests.support.eventually import eventually
 from tests.support.pgbouncer import NOT_FOUND, program, through
 from tests.worker.support_workers import Working, stays
 from yaoki import Yaoki
+from yaoki.store.postgres.bell import NotifyBell
+from yaoki.worker.exchange import Exchanger
 
 SOON = 0.3
 """Seconds; a look at the table, once a second, seldom comes so soon."""
@@ -268,7 +271,7 @@ def test_behind_a_pooler_workers_listen_on_a_connection_of_their_own(
 
 @pytest.mark.parametrize("answers", ["by refusing", "nothing"])
 def test_a_direct_connection_that_cannot_be_had_costs_no_more_than_the_wake_ups(
-    ground: Ground, workers: list[Working], answers: str
+    ground: Ground, workers: list[Working], answers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = 1 if answers == "by refusing" else nobody.getsockname()[1]
@@ -280,7 +283,25 @@ def test_a_direct_connection_that_cannot_be_had_costs_no_more_than_the_wake_ups(
                 app.wait(app.enqueue("quick"), timeout=10)
             assert but_one(pickups(app)) < SOON, "within the process nobody needs a server"
             assert started_after(app, ground) < BY_A_LOOK
+            turns = counted(monkeypatch, NotifyBell, "_tend")
+            rounds = counted(monkeypatch, Exchanger, "once")
+            threading.Event().wait(1.2)
+            assert 1 <= len(rounds) < 6
+            assert 1 <= len(turns) < 12, "nobody spins because a listener is dead"
             workers.pop().drain()
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> list[None]:
+    """One more for each call of this method, from now on."""
+    calls: list[None] = []
+    method = getattr(kind, name)
+
+    def count(self: Any) -> Any:
+        calls.append(None)
+        return method(self)
+
+    monkeypatch.setattr(kind, name, count)
+    return calls
 
 
 @pytest.mark.slow

@@ -64,10 +64,18 @@ class NotifyBell:
         self._listener: Listener | None = None
         self._outage = Outage()
         self._awake_since = time.monotonic()
-        self._ended = False
+        self._ended = self._doubted = False
+
+    @property
+    def trouble(self) -> str | None:
+        return self._outage.why
 
     def ring(self) -> None:
         self._waker.ring()
+
+    def doubt(self) -> None:
+        """The connection may lead nowhere: use another one from now on. From any thread."""
+        self._doubted = True
 
     def wait(self, timeout: float) -> bool:
         self._mind_fork()
@@ -120,6 +128,10 @@ class NotifyBell:
         return False
 
     def _tend(self) -> None:
+        if self._doubted:
+            self._doubted = False
+            if self._listener is not None:
+                self._drop()
         if self._listener is None:
             self._connect_by_and_by()
         if self._listener is not None:
@@ -195,6 +207,8 @@ class NotifyBell:
 class PollBell:
     """Rings when this process says so; for the rest its owner looks at the table every second."""
 
+    trouble: str | None = None
+
     def __init__(self, closed: Callable[[], None]) -> None:
         self._closed = closed
         self._owner = os.getpid()
@@ -211,6 +225,9 @@ class PollBell:
         return True
 
     def hush(self) -> None:
+        return
+
+    def doubt(self) -> None:
         return
 
     def forget(self) -> None:

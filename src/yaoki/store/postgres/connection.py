@@ -1,5 +1,6 @@
 """Connections of our own: how they are opened, and how statements run on them."""
 
+import math
 import os
 import select
 import socket
@@ -17,16 +18,22 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.waiting import Ready
 
 from yaoki.core.errors import StoreUnavailable
+from yaoki.store.patience import patience
 from yaoki.store.postgres.failures import translated
 from yaoki.store.postgres.place import Place
 
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds that a server may take to answer before it is taken for dead."""
+"""Seconds that a server may take to answer before it is taken for dead; less for whoever says so
+(store/patience.py)."""
+
+CONNECT_WITHIN = 10
+SOON = range(2, 5)
+"""Seconds that connecting may take, for each host of the URL. For those who try again anyway it is
+less, by their patience: so soon they go on when a server that said nothing says something again."""
 
 _DEFAULTS: dict[str, Any] = {
-    "connect_timeout": 10,
     "application_name": "yaoki",
     "keepalives_idle": 15,
     "keepalives_interval": 5,
@@ -62,13 +69,14 @@ class Line(psycopg.Connection[tuple[Any, ...]]):
     patience = PATIENCE
 
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        limit = min(self.patience, patience().seconds)
         try:
-            answer: T = super().wait(bounded(gen, self.patience), *args, **kwargs)
+            answer: T = super().wait(bounded(gen, limit), *args, **kwargs)
         except psycopg.OperationalError as error:
-            if _was_not_answered(error):
+            if was_not_answered(error):
                 # A session that waits for a lock would not notice that nobody waits for it.
                 with suppress(psycopg.Error, OSError):
-                    self.cancel_safe(timeout=CANCEL_PATIENCE)
+                    self.cancel_safe(timeout=min(CANCEL_PATIENCE, limit))
                 hang_up(self)
             raise
         return answer
@@ -85,12 +93,13 @@ class AsyncLine(psycopg.AsyncConnection[tuple[Any, ...]]):
     patience = PATIENCE
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        limit = min(self.patience, patience().seconds)
         try:
-            answer: T = await super().wait(bounded(gen, self.patience), *args, **kwargs)
+            answer: T = await super().wait(bounded(gen, limit), *args, **kwargs)
         except psycopg.OperationalError as error:
-            if _was_not_answered(error):
+            if was_not_answered(error):
                 with suppress(psycopg.Error, OSError):
-                    await self.cancel_safe(timeout=CANCEL_PATIENCE)
+                    await self.cancel_safe(timeout=min(CANCEL_PATIENCE, limit))
                 hang_up(self)
             raise
         return answer
@@ -104,33 +113,59 @@ class AsyncLine(psycopg.AsyncConnection[tuple[Any, ...]]):
 _PLANS = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off"
 """A plan that was made while a table was tiny reads all of it, and is kept when it has grown."""
 
+_KEEPALIVES = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+"""For the server: a client that has vanished in a transaction keeps its locks for half a minute,
+and not for the two hours after which a kernel asks of its own accord."""
 
-def options(conninfo: str, *, plans: bool = False) -> dict[str, Any]:
+IDLE_IN_TRANSACTION = "60s"
+"""The same for one that is there and does nothing: a process that was stopped, a machine asleep."""
+
+_BOUND_IDLENESS = """
+SELECT set_config('idle_in_transaction_session_timeout', '{}', false)
+WHERE current_setting('idle_in_transaction_session_timeout') = '0'
+"""
+
+
+def options(
+    conninfo: str, *, plans: bool = False, direct: bool = False, within: float = math.inf
+) -> dict[str, Any]:
     """What libpq is told besides the URL."""
     given = psycopg.conninfo.conninfo_to_dict(conninfo)
-    added = {name: value for name, value in _DEFAULTS.items() if name not in given}
+    connect_within = math.ceil(max(min(within, CONNECT_WITHIN), SOON[0]))
+    defaults = _DEFAULTS | {"connect_timeout": connect_within}
+    added = {name: value for name, value in defaults.items() if name not in given}
     added["client_encoding"] = "UTF8"
     if "," in str(given.get("host", "")) and "target_session_attrs" not in given:
         added["target_session_attrs"] = "read-write"
-    if plans:
-        theirs = given.get("options", os.environ.get("PGOPTIONS", ""))
-        added["options"] = f"{theirs} {_PLANS}".strip()
+    if plans or direct:
+        theirs = str(given.get("options", os.environ.get("PGOPTIONS", "")))
+        each = (_KEEPALIVES if direct else "", theirs, _PLANS if plans else "")
+        added["options"] = " ".join(one for one in each if one)
     return added
 
 
 def connect(
-    place: Place, *, plans: bool = False, listening: bool = False, lent: bool = False
+    place: Place,
+    *,
+    plans: bool = False,
+    direct: bool = False,
+    listening: bool = False,
+    lent: bool = False,
 ) -> Line:
     """A connection in autocommit mode; StoreUnavailable when there is none to be had.
 
     `lent`: to a handler, who expects values to be converted as everywhere in his program.
-    `plans`: for statements that are prepared. It is a setting of the session, so not through a
-    pooler that shares sessions.
+    `plans`: for statements that are prepared. `direct`: nobody is in between. Both are settings of
+    the session, so not through a pooler that shares sessions.
     """
     conninfo = place.listen if listening and place.listen else place.conninfo
     try:
-        added = options(conninfo, plans=plans)
+        limit = min(patience().seconds, SOON[-1] if listening or patience().upkeep else math.inf)
+        added = options(conninfo, plans=plans, direct=direct, within=limit) | _in_turn(conninfo)
         line = Line.connect(conninfo, autocommit=True, context=None if lent else PLAIN, **added)
+        _note_turn(conninfo, line)
+        if direct and not lent:
+            line.execute(_BOUND_IDLENESS.format(IDLE_IN_TRANSACTION), prepare=False)
     except (psycopg.Error, OSError, UnicodeError) as error:
         raise _unreachable(error, place) from error
     line.prepare_threshold = None
@@ -140,16 +175,52 @@ def connect(
     return line
 
 
-async def aconnect(place: Place, *, plans: bool = False) -> AsyncLine:
+async def aconnect(place: Place, *, plans: bool = False, direct: bool = False) -> AsyncLine:
     """The same, awaiting."""
-    added = options(place.conninfo, plans=plans)
+    added = options(place.conninfo, plans=plans, direct=direct) | _in_turn(place.conninfo)
     try:
         line = await AsyncLine.connect(place.conninfo, autocommit=True, context=PLAIN, **added)
+        _note_turn(place.conninfo, line)
+        if direct:
+            await line.execute(_BOUND_IDLENESS.format(IDLE_IN_TRANSACTION), prepare=False)
     except (psycopg.Error, OSError, UnicodeError) as error:
         raise _unreachable(error, place) from error
     line.prepare_threshold = None
     _open.add(line)
     return line
+
+
+_first: dict[str, int] = {}
+"""Which of the hosts of a URL was the right one the last time."""
+
+
+def _hosts(conninfo: str) -> list[tuple[str, str]]:
+    """Those of a URL with several, and their ports; none when their order is not ours to choose."""
+    given = psycopg.conninfo.conninfo_to_dict(conninfo)
+    hosts, ports = (str(given.get(name, "")).split(",") for name in ("host", "port"))
+    if len(hosts) < 2 or given.get("hostaddr") or given.get("load_balance_hosts"):
+        return []
+    ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
+    return list(zip(hosts, ports, strict=True))
+
+
+def _in_turn(conninfo: str) -> dict[str, str]:
+    """The hosts of a URL, beginning with the right one of the last time.
+
+    One that is gone may cost a connect_timeout, and that would be before each connection.
+    """
+    first, hosts = _first.get(conninfo, 0), _hosts(conninfo) if conninfo in _first else []
+    turned = hosts[first:] + hosts[:first]
+    if not turned:
+        return {}
+    hosts_then, ports_then = (",".join(each) for each in zip(*turned, strict=True))
+    return {"host": hosts_then} | ({"port": ports_then} if ports_then.strip(",") else {})
+
+
+def _note_turn(conninfo: str, line: Line | AsyncLine) -> None:
+    for place, (host, port) in enumerate(_hosts(conninfo)):
+        if (line.info.host, str(line.info.port)) == (host, port or str(line.info.port)):
+            _first[conninfo] = place
 
 
 def leave_to_the_parent() -> None:
@@ -193,7 +264,8 @@ def _unreachable(error: BaseException, place: Place) -> Exception:
     return StoreUnavailable(str(found))
 
 
-def _was_not_answered(error: BaseException) -> bool:
+def was_not_answered(error: BaseException) -> bool:
+    """Was the server given up because it said nothing?"""
     return isinstance(error, NoAnswer) or isinstance(error.__cause__, NoAnswer)
 
 

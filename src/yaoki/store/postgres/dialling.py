@@ -66,9 +66,10 @@ class Outage:
 
     def __init__(self) -> None:
         self.retry_at = float("-inf")
+        self.why: str | None = None
+        """What went wrong, until it is over."""
         self._tries = 0
         self._early_losses = 0
-        self._told = False
 
     def begin(self, error: Exception, lived: float | None = None) -> None:
         """It failed; after a connection had lived for so many seconds, or none was made."""
@@ -80,15 +81,15 @@ class Outage:
             self._tries = self._early_losses
         pause = min(FIRST_PAUSE * 2.0 ** min(max(self._tries - 1, 0), 10), LONGEST_PAUSE)
         self.retry_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
-        if not self._told:
-            self._told = True
+        told, self.why = self.why is not None, " ".join(str(error).split())
+        if not told:
             log.warning(
                 "cannot listen for notifications, so new jobs are noticed within a second instead "
                 "of at once: %s",
-                " ".join(str(error).split()),
+                self.why,
             )
 
     def over(self) -> None:
-        if self._told:
-            self._told = False
+        if self.why is not None:
+            self.why = None
             log.info("listens for notifications again")

@@ -5,6 +5,7 @@ import logging
 import math
 import threading
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 import psycopg
@@ -23,8 +24,9 @@ log = logging.getLogger("yaoki.store")
 OLDEST = 130_000
 """PostgreSQL 13, as server_version_num has it."""
 
-UPKEEP = 4
-"""Exchanging, recording, renewing and rescuing at once."""
+UPKEEP = 5
+"""All that a worker's threads do at once: exchanging, recording, renewing, rescuing, and what is
+done by name."""
 
 
 class Server(NamedTuple):
@@ -40,16 +42,26 @@ class Opened:
 
     What is short has at most `place.pool` connections for all threads, and as many for each event
     loop. Workers have a few more for their upkeep, and each transaction of a handler has one of
-    its own: so whatever handlers do, leases are renewed and outcomes are recorded.
+    its own: so whatever handlers do, leases are renewed and outcomes are recorded. Nobody waits for
+    one for upkeep: a worker's threads are few, and some may wait for a server that is silent.
+    `doubted` is called when no connection can be relied on any more.
     """
 
-    def __init__(self, place: Place, dialect: Dialect, server: Server) -> None:
+    def __init__(
+        self,
+        place: Place,
+        dialect: Dialect,
+        server: Server,
+        doubted: Callable[[], None] = lambda: None,
+    ) -> None:
         self.place, self.dialect, self.server = place, dialect, server
         self.prepared = place.prepared == "on" or (place.prepared == "auto" and not server.pooled)
-        self._plans = self.prepared and not server.pooled
-        self.pool = Pool(place.pool, self._lent)
-        self.upkeep = Pool(UPKEEP, self._lent)
-        self.transactions = Pool(place.pool, self._lent_to_a_handler, waits=False)
+        # Whoever says prepared=off may have a pooler that nobody notices.
+        self._ours = self.prepared and not server.pooled
+        self.doubted = doubted
+        self.pool = Pool(place.pool, self._lent, self.doubt)
+        self.upkeep = Pool(UPKEEP, self._lent, self.doubt, waits=False)
+        self.transactions = Pool(place.pool, self._lent_to_a_handler, self.doubt, waits=False)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = (
             weakref.WeakKeyDictionary()
         )
@@ -74,16 +86,22 @@ class Opened:
             return found
         self._hang_up_after_loops()
         with self._lock:
-            self._loops[loop] = AsyncPool(self.place.pool, self._alent)
+            self._loops[loop] = AsyncPool(self.place.pool, self._alent, self.doubt)
             return self._loops[loop]
 
+    def doubt(self) -> None:
+        """Keep no connection that nobody uses: it may lead nowhere."""
+        for pool in self._all():
+            pool.forget()
+        self.doubted()
+
     def close(self) -> None:
-        self.pool.close()
-        self.upkeep.close()
-        self.transactions.close()
+        for pool in self._all():
+            pool.close()
+
+    def _all(self) -> list[Pool | AsyncPool]:
         with self._lock:
-            for pool in self._loops.values():
-                pool.close()
+            return [self.pool, self.upkeep, self.transactions, *self._loops.values()]
 
     def _hang_up_after_loops(self) -> None:
         """Nobody says so when an event loop ends, so it is looked at now and then."""
@@ -95,22 +113,24 @@ class Opened:
 
     def _lent(self) -> Lent:
         self._hang_up_after_loops()
-        line = connect(self.place, plans=self._plans)
+        line = connect(self.place, plans=self._ours, direct=self._ours)
         return Lent(line, Wire(line, self.dialect, self.prepared))
 
     def _lent_to_a_handler(self) -> Lent:
         # Nothing is prepared on it: it is wiped clean after each use. And how long a handler's own
         # statements may take is not for us to say.
-        line = connect(self.place, lent=True)
+        line = connect(self.place, lent=True, direct=self._ours)
         line.patience = math.inf
         return Lent(line, Wire(line, self.dialect, prepared=False))
 
     async def _alent(self) -> AsyncLent:
-        line = await aconnect(self.place, plans=self._plans)
+        line = await aconnect(self.place, plans=self._ours, direct=self._ours)
         return AsyncLent(line, Wire(line, self.dialect, self.prepared))
 
 
-def open_database(place: Place, dialect: Dialect) -> tuple[Opened, list[str]]:
+def open_database(
+    place: Place, dialect: Dialect, doubted: Callable[[], None] = lambda: None
+) -> tuple[Opened, list[str]]:
     """Reach the server, see that it is fit, and make the tables; the migrations applied."""
     line = connect(place)
     try:
@@ -132,7 +152,7 @@ def open_database(place: Place, dialect: Dialect) -> tuple[Opened, list[str]]:
             "look once a second; with listen=URL of a direct connection they are woken at once",
             place.shown,
         )
-    return Opened(place, dialect, server), applied
+    return Opened(place, dialect, server, doubted), applied
 
 
 def has_tables(place: Place, dialect: Dialect) -> bool:

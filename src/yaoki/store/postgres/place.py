@@ -23,7 +23,7 @@ class Place:
     `conninfo` is what libpq is given: the URL without our own options. `listen` is the same of a
     direct connection, for a queue behind PgBouncer. `pool` is how many connections the threads of
     this process use at most for what is short, and each of its event loops; a worker has up to
-    four more, and one to listen, and each open `ctx.transaction()` has one more. `shown` is the
+    five more, and one to listen, and each open `ctx.transaction()` has one more. `shown` is the
     URL for people: without passwords.
     """
 

@@ -11,7 +11,13 @@ from typing import NamedTuple, TypeVar
 import psycopg
 
 from yaoki.core.errors import StoreBusy
-from yaoki.store.postgres.connection import AsyncLine, Line, hang_up, is_fresh
+from yaoki.store.postgres.connection import (
+    AsyncLine,
+    Line,
+    hang_up,
+    is_fresh,
+    was_not_answered,
+)
 from yaoki.store.postgres.wire import Wire
 
 WAIT_FOR_ONE = 30.0
@@ -24,6 +30,16 @@ _OF_THE_SESSION = (
     psycopg.errors.LockNotAvailable,
 )
 """Another session may do better: on another server after a fail-over, or by other time limits."""
+
+
+def leaves_doubt(error: BaseException) -> bool:
+    """Does it say of all connections that they may lead nowhere, and not of one alone?
+
+    Where one was not answered the others may not be either, and nothing tells them from good ones:
+    a network that swallows everything, a primary that is gone without a word. And where one leads
+    to a server that only reads since a fail-over, so do the others.
+    """
+    return was_not_answered(error) or isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 class Lent(NamedTuple):
@@ -44,10 +60,18 @@ class Pool:
     """Connections for threads; the one that was used last is lent first.
 
     At most `size` at once; unless it `waits`, as many as are wanted, of which `size` are kept.
+    `doubt` is called for an error that leaves it.
     """
 
-    def __init__(self, size: int, make: Callable[[], Lent], *, waits: bool = True) -> None:
-        self.size, self._make = size, make
+    def __init__(
+        self,
+        size: int,
+        make: Callable[[], Lent],
+        doubt: Callable[[], None] = lambda: None,
+        *,
+        waits: bool = True,
+    ) -> None:
+        self.size, self._make, self._doubt = size, make, doubt
         self._free = _Places(size if waits else sys.maxsize)
         self._idle: list[Lent] = []
         self._closed = False
@@ -61,8 +85,11 @@ class Pool:
             lent = _fresh_one(self._idle) or self._make()
             try:
                 yield lent
-            except _OF_THE_SESSION:
-                hang_up(lent.line)
+            except psycopg.Error as error:
+                if isinstance(error, _OF_THE_SESSION):
+                    hang_up(lent.line)
+                if leaves_doubt(error):
+                    self._doubt()
                 raise
             finally:
                 _take_back(lent, self._idle, self.size)
@@ -71,17 +98,26 @@ class Pool:
         finally:
             self._free.give_back()
 
+    def forget(self) -> None:
+        """Close what is idle."""
+        _close_all(self._idle)
+
     def close(self) -> None:
         """Close what is idle now, and the others when they come back."""
         self._closed = True
-        _close_all(self._idle)
+        self.forget()
 
 
 class AsyncPool:
     """The same for the tasks of one event loop."""
 
-    def __init__(self, size: int, make: Callable[[], Awaitable[AsyncLent]]) -> None:
-        self.size, self._make = size, make
+    def __init__(
+        self,
+        size: int,
+        make: Callable[[], Awaitable[AsyncLent]],
+        doubt: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.size, self._make, self._doubt = size, make, doubt
         self._free = asyncio.Semaphore(size)
         self._idle: list[AsyncLent] = []
         self._closed = False
@@ -97,8 +133,11 @@ class AsyncPool:
             lent = _fresh_one(self._idle) or await self._make()
             try:
                 yield lent
-            except _OF_THE_SESSION:
-                hang_up(lent.line)
+            except psycopg.Error as error:
+                if isinstance(error, _OF_THE_SESSION):
+                    hang_up(lent.line)
+                if leaves_doubt(error):
+                    self._doubt()
                 raise
             finally:
                 _take_back(lent, self._idle, self.size)
@@ -107,9 +146,12 @@ class AsyncPool:
         finally:
             self._free.release()
 
+    def forget(self) -> None:
+        _close_all(self._idle)
+
     def close(self) -> None:
         self._closed = True
-        _close_all(self._idle)
+        self.forget()
 
 
 class _Places:

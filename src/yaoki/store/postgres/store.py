@@ -16,13 +16,16 @@ import psycopg
 
 from yaoki.core.errors import StoreBusy, StoreUnavailable
 from yaoki.store.base import Bell, Run, drive, drive_async
+from yaoki.store.examined import Examined
 from yaoki.store.op import Answer, Interfered, Op, Statement
 from yaoki.store.ops.claims import Look
 from yaoki.store.ops.settling import Exchange, Settle
-from yaoki.store.ops.upkeep import Cancelling, KeepAlive, Leases, MarkStarted, Rescue
+from yaoki.store.ops.upkeep import Cancelling, CanWrite, KeepAlive, Leases, MarkStarted, Rescue
+from yaoki.store.patience import patience
 from yaoki.store.postgres import callers, place
 from yaoki.store.postgres.bell import NOTIFY_SLEEPERS, NotifyBell, PollBell, channel_of
 from yaoki.store.postgres.connection import AsyncLine, Line, hang_up, leave_to_the_parent
+from yaoki.store.postgres.examine import examine
 from yaoki.store.postgres.failures import runs_again, translated
 from yaoki.store.postgres.opened import Opened, open_database
 from yaoki.store.postgres.pool import WAIT_FOR_ONE, AsyncLent, Lent
@@ -40,7 +43,7 @@ log = logging.getLogger("yaoki.store")
 
 T = TypeVar("T")
 
-TRIES = 12
+TRIES = 20
 """How often an operation is run when other transactions keep coming in its way."""
 
 
@@ -73,7 +76,8 @@ class PostgresStore:
         opened = self._opened()
         for attempt in range(TRIES):
             try:
-                pool = opened.upkeep if isinstance(op, _UPKEEP) else opened.pool
+                upkeep = patience().upkeep or isinstance(op, _UPKEEP)
+                pool = opened.upkeep if upkeep else opened.pool
                 with pool.lend() as lent:
                     value = self._drive(op, lent)
             except Exception as error:
@@ -143,6 +147,9 @@ class PostgresStore:
         applied, self._applied = self._applied, []
         return applied
 
+    def examine(self) -> Examined:
+        return examine(self._place, self._dialect)
+
     def close(self) -> None:
         """Close every connection that nobody uses now; the others are closed after use."""
         with self._lock:
@@ -162,7 +169,7 @@ class PostgresStore:
         try:
             opened = self._open
             if opened is None:
-                opened, self._applied = open_database(self._place, self._dialect)
+                opened, self._applied = open_database(self._place, self._dialect, self._doubt_bells)
                 self._open = opened
             return opened
         finally:
@@ -256,6 +263,10 @@ class PostgresStore:
         for bell in self._bells:
             bell.ring()
 
+    def _doubt_bells(self) -> None:
+        for bell in self._bells:
+            bell.doubt()
+
     def _unhang(self, bell: NotifyBell | PollBell) -> None:
         with self._lock:
             if bell in self._bells:
@@ -267,12 +278,12 @@ class PostgresStore:
             bell.forget()
         self._bells = []
         if self._open is not None:
-            self._open = Opened(self._place, self._dialect, self._open.server)
+            self._open = Opened(self._place, self._dialect, self._open.server, self._doubt_bells)
 
 
-_UPKEEP = (Cancelling, Exchange, KeepAlive, Leases, Look, MarkStarted, Rescue, Settle)
-"""What a worker's own threads do. Nobody can use up their connections: not even enqueues that
-wait for the end of a transaction, because it has made a job of their idempotency key."""
+_UPKEEP = (Cancelling, CanWrite, Exchange, KeepAlive, Leases, Look, MarkStarted, Rescue, Settle)
+"""What workers live on, besides all that their own threads ask. Nobody can use up its connections:
+not even enqueues that wait for a transaction to end, because it has made a job of their key."""
 
 
 def _roll_back(line: Line) -> None:

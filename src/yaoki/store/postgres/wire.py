@@ -131,14 +131,17 @@ class Wire:
     def _own(self, results: Results, sent: Sequence[str | None]) -> Results:
         """The results of the statements, without those of preparing them.
 
-        What could not be prepared is prepared the next time.
+        What could not be prepared is prepared the next time. Of what came behind a commit some is
+        missing when the connection broke.
         """
         each = iter(results)
         own = []
         for text in sent:
-            if text is not None and next(each).status != pq.ExecStatus.COMMAND_OK:
-                del self._names[text]
-            own.append(next(each))
+            if text is not None:
+                made = next(each, None)
+                if made is None or made.status != pq.ExecStatus.COMMAND_OK:
+                    del self._names[text]
+            own += [one for one in (next(each, None),) if one is not None]
         return own
 
     def _send(self, call: Call) -> str | None:
