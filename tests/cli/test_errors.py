@@ -22,6 +22,7 @@ WRONG = {
     "bad-name": ("enqueue", "mail\x1b[31m"),
     "no-app": ("worker",),
     "no-such-module": ("--app", "nowhere.app:app", "worker"),
+    "a-file": ("--app", "./shop.py:app", "worker"),
     "no-such-attribute": ("--app", "shop:application", "worker"),
     "not-a-yaoki": ("--app", "shop:mail", "worker"),
     "no-attribute": ("--app", "shop", "worker"),

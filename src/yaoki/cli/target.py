@@ -43,23 +43,28 @@ class Target:
 
     def app(self) -> Yaoki:
         """The app with its job types; wrong usage when none was named, or it cannot be had."""
+        name = self.needed_app_name()
+        if self._client is not None:
+            return self._client
+        if self.url_was_typed and self.url:
+            os.environ["YAOKI_URL"] = self.url
+        app = imported(name)
+        if self.url_was_typed and app.url != self.url:
+            typed = without_password(self.url or "")
+            raise InvalidOption(
+                f"{name} works on {without_password(app.url)}, which is not --url "
+                f"{typed}; leave one of them out, or write Yaoki() without a URL in the app"
+            )
+        return app
+
+    def needed_app_name(self) -> str:
+        """What --app said; wrong usage when nobody said it."""
         if not self.app_name:
             raise InvalidOption(
                 "this needs your app: --app module:attribute, as in --app shop.jobs:app "
                 "(or YAOKI_APP)"
             )
-        if self._client is not None:
-            return self._client
-        if self.url_was_typed and self.url:
-            os.environ["YAOKI_URL"] = self.url
-        app = imported(self.app_name)
-        if self.url_was_typed and app.url != self.url:
-            typed = without_password(self.url or "")
-            raise InvalidOption(
-                f"{self.app_name} works on {without_password(app.url)}, which is not --url "
-                f"{typed}; leave one of them out, or write Yaoki() without a URL in the app"
-            )
-        return app
+        return self.app_name
 
 
 def target_options(command: F) -> F:
@@ -96,6 +101,9 @@ def imported(name: str) -> Yaoki:
         raise InvalidOption(
             f"--app {name}: name the module and, behind a colon, the Yaoki in it, as in shop:app"
         )
+    is_file = module_name.endswith(".py") and os.path.isfile(module_name)
+    if is_file or "/" in module_name or module_name.startswith("."):
+        raise InvalidOption(f"--app {name}: name the module and not its file, as in shop.jobs:app")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -118,7 +126,7 @@ def imported(name: str) -> Yaoki:
 
 
 def _apps_in(module: object) -> str:
-    apps = [name for name, value in vars(module).items() if isinstance(value, Yaoki)]
+    apps = [name for name, value in vars(module).items() if issubclass(type(value), Yaoki)]
     return f"; there is {', '.join(apps)}" if apps else ""
 
 

@@ -20,6 +20,7 @@ _WORKERS = (
     Column("QUEUES", gives=True),
     Column("SINCE"),
 )
+_TROUBLES = (Column("WORKER", gives=True), Column("WHAT IS WRONG", gives=True))
 _HELD = (
     Column("WORKER", gives=True),
     Column("JOB", right=True),
@@ -37,7 +38,8 @@ def workers(target: Target, as_json: bool) -> None:
     """List the workers, and the jobs that each of them holds.
 
     A silent one has not been heard of for longer than its lease; what it held is taken back by
-    the others. A worker that nobody announced claimed its jobs by a program of its own.
+    the others. A degraded one says itself that something in it does not work. A worker that nobody
+    announced claimed its jobs by a program of its own.
     """
     client = target.existing()
     found, held = client.workers(), _held(client)
@@ -57,6 +59,15 @@ def workers(target: Target, as_json: bool) -> None:
         show_table(_WORKERS, [_row(worker, held) for worker in found])
     else:
         click.echo("there are no workers; start one with: yaoki --app module:attribute worker")
+    troubles = [
+        [worker.worker_id, check.message]
+        for worker in found
+        if worker.health is not None and not worker.silent
+        for check in worker.health.checks
+    ]
+    if troubles:
+        click.echo()
+        show_table(_TROUBLES, troubles)
     if held:
         click.echo()
         show_table(_HELD, list(_held_rows(held)))
@@ -84,12 +95,18 @@ def _row(worker: Worker, held: dict[str, list[Job]]) -> list[str]:
     holds = len(held.get(worker.worker_id, ()))
     return [
         worker.worker_id,
-        "silent" if worker.silent else worker.state,
+        _state(worker),
         ago(worker.seen_at, present),
         f"{holds} of {worker.concurrency}",
         "all" if worker.queues is None else ", ".join(worker.queues),
         moment(worker.started_at, present),
     ]
+
+
+def _state(worker: Worker) -> str:
+    if worker.silent:
+        return "silent"
+    return worker.state if worker.is_well else "degraded"
 
 
 def _held_rows(held: dict[str, list[Job]]) -> Iterator[list[str]]:

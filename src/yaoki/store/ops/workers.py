@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from yaoki.core.definition import Definition, read_definition
+from yaoki.core.health import WorkerHealth, read_worker_health
 from yaoki.core.times import as_datetime
 from yaoki.store.op import Op, Statement, Steps, ask, tell
 
@@ -32,11 +33,18 @@ class Worker(msgspec.Struct, frozen=True):
     started_at: datetime
     seen_at: datetime
     silent: bool
+    health: WorkerHealth | None = None
+    """What it said of its own parts when it was last heard of."""
+
+    @property
+    def is_well(self) -> bool:
+        """It is heard of, and says of itself that all its parts work."""
+        return not self.silent and (self.health is None or self.health.ok)
 
     def to_dict(self) -> dict[str, object]:
         """The worker as JSON shows it."""
         built: dict[str, object] = msgspec.to_builtins(self)
-        return built
+        return built | {"health": None if self.health is None else self.health.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +87,12 @@ class Publish(Op[None]):
     def steps(self) -> Steps[None]:
         for definition in sorted(self.definitions, key=lambda each: each.type):
             known = (yield ask("definition", type=definition.type)).rows
+            said = definition.to_json()
+            if known and known[0][0] == said:
+                # Nothing is written, so nobody who starts waits for one who does so and is frozen.
+                continue
             yield tell(
-                "publish",
-                type=definition.type,
-                definition=definition.to_json(),
-                published_by=self.published_by,
+                "publish", type=definition.type, definition=said, published_by=self.published_by
             )
             if not known:
                 yield _adopt(definition)
@@ -141,6 +150,7 @@ def _worker(
     lease_for: int,
     started_at: int,
     seen_at: int,
+    health: str | None,
     now: int,
 ) -> Worker:
     return Worker(
@@ -155,4 +165,5 @@ def _worker(
         as_datetime(started_at),
         as_datetime(seen_at),
         silent=seen_at + lease_for < now,
+        health=read_worker_health(health),
     )
