@@ -7,9 +7,10 @@ from typing import Unpack
 
 from yaoki.client import Client
 from yaoki.core.errors import InvalidOption
-from yaoki.jobtypes import AnyJobType, JobSet
+from yaoki.jobtypes import AnyJobType, Hooks, JobSet
+from yaoki.jobtypes.hooks import H, M, add_hook, add_middleware
 from yaoki.jobtypes.job_set import AboutOptions, Decorator
-from yaoki.worker import Ending, Worker, worker_settings
+from yaoki.worker import Ending, Worker, WorkerBeside, worker_settings
 
 DEFAULT_URL = "sqlite:///yaoki.db"
 
@@ -25,6 +26,9 @@ class Yaoki(Client):
 
     def __init__(self, url: str | None = None) -> None:
         super().__init__(url or os.environ.get("YAOKI_URL") or DEFAULT_URL)
+        self.hooks = Hooks()
+        # One list: what stands around the job types of the app is what stands around all.
+        self.types.middlewares = self.hooks.around
 
     def job(self, name: str | None = None, /, **about: Unpack[AboutOptions]) -> Decorator:
         """Make a job type of the function below; see JobSet.job."""
@@ -36,6 +40,36 @@ class Yaoki(Client):
             return kind
 
         return decorate
+
+    def around(self, middleware: M | None = None, /) -> M:
+        """Have `middleware(ctx, run)` called around every attempt; it calls `run()`.
+
+        `run()` gives what the handler returns, and raises what it raises; what the middleware
+        returns or raises counts. A plain function or an async one (`await run()`), whatever the
+        handler is. The first one registered is the outermost.
+        """
+        add_middleware(self.hooks.around, middleware)
+        assert middleware is not None
+        return middleware
+
+    def on_startup(self, hook: H | None = None, /) -> H:
+        """Have this called in each worker before it claims anything; async ones on its loop.
+
+        If it raises, the worker does not start: HookFailed.
+        """
+        add_hook(self.hooks.startup, hook, "on_startup")
+        assert hook is not None
+        return hook
+
+    def on_shutdown(self, hook: H | None = None, /) -> H:
+        """Have this called in each worker after its last handler; the last registered first.
+
+        Together they get what is left of the grace period, 2 s at least. A second signal skips
+        them.
+        """
+        add_hook(self.hooks.shutdown, hook, "on_shutdown")
+        assert hook is not None
+        return hook
 
     def include(self, jobs: JobSet) -> None:
         """Register every job type of a JobSet, or none; each belongs to one app."""
@@ -66,6 +100,8 @@ class Yaoki(Client):
         what has begun gets `grace` seconds; a second signal stops at once. `until_empty` ends
         when nothing is running, due, or waiting for a retry (within `max_wait`, if given).
         `worker_id` is a label for people; a random part is added, so it need not be unique.
+
+        NotHere while a child process imports this program, which would start a second worker.
         """
         return self.worker(
             queues,
@@ -76,6 +112,40 @@ class Yaoki(Client):
             max_wait=max_wait,
             worker_id=worker_id,
         ).run()
+
+    def worker_beside(
+        self,
+        queues: Sequence[str] | Mapping[str, int | None] | None = None,
+        *,
+        concurrency: int = 10,
+        lease_for: float | timedelta = 60,
+        grace: float | timedelta = 30,
+        worker_id: str | None = None,
+    ) -> WorkerBeside:
+        """A block beside which a worker runs on threads of this process: `async with`, or `with`.
+
+        For the lifespan of a web app. It listens to no signals; the end of the block drains it,
+        and waits for that. A database that is not there does not keep the block from beginning.
+        """
+
+        def make() -> Worker:
+            return self.worker(
+                queues,
+                concurrency=concurrency,
+                lease_for=lease_for,
+                grace=grace,
+                worker_id=worker_id,
+            )
+
+        worker_settings(
+            queues=queues,
+            concurrency=concurrency,
+            lease_for=lease_for,
+            grace=grace,
+            worker_id=worker_id,
+        )
+        self._check_types()
+        return WorkerBeside(make)
 
     def worker(
         self,
@@ -98,9 +168,12 @@ class Yaoki(Client):
             max_wait=max_wait,
             worker_id=worker_id,
         )
+        self._check_types()
+        return Worker(self.store, self.types, settings, self.hooks)
+
+    def _check_types(self) -> None:
         if not len(self.types):
             raise InvalidOption(
                 "this app has no job types, so a worker could run nothing; import the modules "
                 "that declare them first, or app.include() their JobSets"
             )
-        return Worker(self.store, self.types, settings)

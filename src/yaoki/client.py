@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar, Unpack
 
@@ -18,21 +19,27 @@ from yaoki.core.errors import (
     JobNotFound,
     LeaseLost,
     NotHere,
+    StoreError,
     WaitTimeout,
 )
 from yaoki.core.failures import Failure, describe, text
 from yaoki.core.job import AT, BIGGEST_ID, Job
+from yaoki.core.log_lines import LogLine
 from yaoki.core.outcomes import Completed, Failed, Outcome, Released, Retried, settle
 from yaoki.core.said import NewJob, Unsaid
 from yaoki.core.states import Status
 from yaoki.core.times import micros
+from yaoki.health import LONGEST_WAIT, Health, judged
 from yaoki.jobtypes import AnyJobType, JobSet, Options, running
 from yaoki.jobtypes.options import new_job, on_existing
+from yaoki.jobtypes.tracing import Tracing
 from yaoki.store import Store, open_store, scope
 from yaoki.store.op import Op
 from yaoki.store.ops.claims import Claim
+from yaoki.store.ops.health import LookAround
 from yaoki.store.ops.jobs import Cancel, Discard, Enqueue, EnqueueMany, Get, Retry, RetryFailed
 from yaoki.store.ops.listing import ListJobs, Page
+from yaoki.store.ops.logs import Logs
 from yaoki.store.ops.queues import Pause, Paused, PausedName, Queue, Queues, Resume
 from yaoki.store.ops.settling import Extend, Held, Settlement, SettleOne
 from yaoki.store.ops.upkeep import Rescue, Rescued
@@ -50,6 +57,8 @@ class Client:
     def __init__(self, url: str) -> None:
         self.store: Store = open_store(url)
         self.types = JobSet()
+        self.tracing: Tracing | None = None
+        """Told of every enqueue (yaoki.contrib.otel)."""
 
     @property
     def url(self) -> str:
@@ -66,25 +75,25 @@ class Client:
         not given here. With the idempotency key of an existing job that job is returned, and its
         `created` is False. Inside `with app.on(connection):` it is part of that transaction.
         """
-        return self._run(self._enqueue(type, {} if payload is None else payload, options))
+        return self._make(self._enqueue(type, {} if payload is None else payload, options))
 
     async def aenqueue(
         self, type: str, payload: Mapping[str, Any] | None = None, /, **options: Unpack[Options]
     ) -> Job:
         """The same, awaiting. Who is cancelled while waiting does not undo the job."""
-        return await self._arun(self._enqueue(type, {} if payload is None else payload, options))
+        return await self._amake(self._enqueue(type, {} if payload is None else payload, options))
 
     def enqueue_many(
         self, type: str, payloads: Iterable[Mapping[str, Any]], /, **options: Unpack[Options]
     ) -> list[Job]:
         """A job for each of the payloads, in their order: all of them or none."""
-        return self._run(self._enqueue_many(type, payloads, options))
+        return self._make_many(self._enqueue_many(type, payloads, options))
 
     async def aenqueue_many(
         self, type: str, payloads: Iterable[Mapping[str, Any]], /, **options: Unpack[Options]
     ) -> list[Job]:
         """The same, awaiting."""
-        return await self._arun(self._enqueue_many(type, payloads, options))
+        return await self._amake_many(self._enqueue_many(type, payloads, options))
 
     @contextmanager
     def on(self, connection: Any) -> Iterator[None]:
@@ -141,6 +150,14 @@ class Client:
         definitions = await self._arun(Definitions())
         return self._redacted(page, self._secrets(definitions))
 
+    def logs(self, job: int | Job) -> list[LogLine]:
+        """What the job's handler wrote with ctx.log: its newest 1,000 lines, oldest first."""
+        return self._run(Logs(_id(job)))
+
+    async def alogs(self, job: int | Job) -> list[LogLine]:
+        """The same, awaiting."""
+        return await self._arun(Logs(_id(job)))
+
     def queues(self) -> list[Queue]:
         """Every queue that has open or dead jobs, or is paused."""
         return self._run(Queues())
@@ -172,6 +189,34 @@ class Client:
     async def adefinitions(self) -> dict[str, Definition]:
         """The same, awaiting."""
         return await self._arun(Definitions())
+
+    def health(self, *, longest_wait: float | timedelta = LONGEST_WAIT) -> Health:
+        """Whether all is well, and what to do if not: the database, the workers, what waits.
+
+        A job that is ready for longer than `longest_wait` (seconds or timedelta) is a warning.
+        Changes nothing, and raises nothing when the database cannot be reached: that is a problem.
+        """
+        patience = micros(longest_wait, "longest_wait") / 1_000_000
+        found = self.store.examine()
+        if not found.usable:
+            return judged(found, None, patience)
+        try:
+            survey = self.store.run(LookAround())
+        except StoreError as error:
+            return judged(found.interrupted(error), None, patience)
+        return judged(found, survey, patience)
+
+    async def ahealth(self, *, longest_wait: float | timedelta = LONGEST_WAIT) -> Health:
+        """The same, awaiting."""
+        patience = micros(longest_wait, "longest_wait") / 1_000_000
+        found = await asyncio.to_thread(self.store.examine)
+        if not found.usable:
+            return judged(found, None, patience)
+        try:
+            survey = await self.store.arun(LookAround())
+        except StoreError as error:
+            return judged(found.interrupted(error), None, patience)
+        return judged(found, survey, patience)
 
     def wait(self, job: int | Job, timeout: float | timedelta | None = None) -> Job:
         """Wait until the job has ended (completed, failed or cancelled) and give it back.
@@ -379,22 +424,22 @@ class Client:
     # For job types
 
     def enqueue_type(self, kind: AnyJobType, payload: dict[str, Any], options: Options) -> Job:
-        return self._run(_enqueue_type(kind, payload, options))
+        return self._make(_enqueue_type(kind, payload, options))
 
     async def aenqueue_type(
         self, kind: AnyJobType, payload: dict[str, Any], options: Options
     ) -> Job:
-        return await self._arun(_enqueue_type(kind, payload, options))
+        return await self._amake(_enqueue_type(kind, payload, options))
 
     def enqueue_many_type(
         self, kind: AnyJobType, payloads: Iterable[Mapping[str, Any]], options: Options
     ) -> list[Job]:
-        return self._run(_enqueue_many_type(kind, payloads, options))
+        return self._make_many(_enqueue_many_type(kind, payloads, options))
 
     async def aenqueue_many_type(
         self, kind: AnyJobType, payloads: Iterable[Mapping[str, Any]], options: Options
     ) -> list[Job]:
-        return await self._arun(_enqueue_many_type(kind, payloads, options))
+        return await self._amake_many(_enqueue_many_type(kind, payloads, options))
 
     def migrate(self) -> list[str]:
         """Bring the tables up to date; the names of the migrations that were applied."""
@@ -420,7 +465,39 @@ class Client:
             return await self.store.arun(op)
         return await scope.awaited(run, op)
 
-    def _enqueue(self, type: str, payload: Mapping[str, Any], options: Options) -> Op[Job]:
+    def _make(self, op: Enqueue) -> Job:
+        if self.tracing is None:
+            return self._run(op)
+        with self.tracing.enqueuing([op.job]) as enqueuing:
+            job = self._run(replace(op, job=op.job._replace(trace=enqueuing.trace)))
+            enqueuing.made([job])
+            return job
+
+    async def _amake(self, op: Enqueue) -> Job:
+        if self.tracing is None:
+            return await self._arun(op)
+        with self.tracing.enqueuing([op.job]) as enqueuing:
+            job = await self._arun(replace(op, job=op.job._replace(trace=enqueuing.trace)))
+            enqueuing.made([job])
+            return job
+
+    def _make_many(self, op: EnqueueMany) -> list[Job]:
+        if self.tracing is None or not op.jobs:
+            return self._run(op)
+        with self.tracing.enqueuing(op.jobs) as enqueuing:
+            jobs = self._run(_traced(op, enqueuing.trace))
+            enqueuing.made(jobs)
+            return jobs
+
+    async def _amake_many(self, op: EnqueueMany) -> list[Job]:
+        if self.tracing is None or not op.jobs:
+            return await self._arun(op)
+        with self.tracing.enqueuing(op.jobs) as enqueuing:
+            jobs = await self._arun(_traced(op, enqueuing.trace))
+            enqueuing.made(jobs)
+            return jobs
+
+    def _enqueue(self, type: str, payload: Mapping[str, Any], options: Options) -> Enqueue:
         kind = self.types.get(names.check_type(type))
         if kind is not None:
             return _enqueue_type(kind, _dict(payload), options)
@@ -429,7 +506,7 @@ class Client:
 
     def _enqueue_many(
         self, type: str, many: Iterable[Mapping[str, Any]], options: Options
-    ) -> Op[list[Job]]:
+    ) -> EnqueueMany:
         kind = self.types.get(names.check_type(type))
         if kind is not None:
             return _enqueue_many_type(kind, many, options)
@@ -480,6 +557,10 @@ class Client:
 
     def _redacted(self, page: Page, secrets: Mapping[str, tuple[str, ...]]) -> Page:
         return Page([job.redacted(secrets.get(job.type, ())) for job in page], page.cursor)
+
+
+def _traced(op: EnqueueMany, trace: str | None) -> EnqueueMany:
+    return replace(op, jobs=[job._replace(trace=trace) for job in op.jobs])
 
 
 def _enqueue_type(kind: AnyJobType, payload: dict[str, Any], options: Options) -> Enqueue:

@@ -5,23 +5,34 @@ import concurrent.futures
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from yaoki.core import payloads
-from yaoki.core.errors import InvalidOption, LeaseLost, NotHere
+from yaoki.core.errors import (
+    InvalidOption,
+    InvalidPayload,
+    LeaseLost,
+    NotHere,
+    StoreBusy,
+    StoreUnavailable,
+)
 from yaoki.core.failures import text
 from yaoki.core.job import Job, Progress
+from yaoki.core.log_lines import LEVELS, LINES_KEPT, LONGEST_LINE
 from yaoki.core.outcomes import Completed, settle
 from yaoki.core.states import Status
 from yaoki.store import scope
 from yaoki.store.base import Run, Store, Transaction
 from yaoki.store.op import Op
+from yaoki.store.ops.logs import Line, Lines
 from yaoki.store.ops.settling import Held, Report, Settlement, SettleOne, StillHeld
+from yaoki.store.patience import within
 
 log = logging.getLogger("yaoki.worker")
 
@@ -29,6 +40,9 @@ T = TypeVar("T")
 
 PROGRESS_EVERY = 0.25
 """Seconds between two writes of a job's progress; the newest in between is kept, not lost."""
+
+PROGRESS_PATIENCE = 2.0
+"""Seconds that a handler waits for a database which is silent, and until it is asked again."""
 
 # One lock for all attempts: it is held for a few instructions, and most attempts never need it.
 _bookkeeping = threading.Lock()
@@ -39,6 +53,13 @@ _running: ContextVar["JobContext | None"] = ContextVar("yaoki_running", default=
 def running() -> "JobContext | None":
     """The context of the attempt that this code runs in, None outside handlers."""
     return _running.get()
+
+
+class _Line(NamedTuple):
+    number: int
+    at: float
+    level: str
+    text: str
 
 
 class JobContext:
@@ -58,6 +79,11 @@ class JobContext:
     _began = 0.0
     _unwritten: Progress | None = None
     _written_at = float("-inf")
+    _secrets: Callable[[dict[str, Any]], Collection[str]] | None = None
+    _lines: deque[_Line] | None = None
+    """Those that are not in the database yet."""
+    _line_number = 0
+    _lines_at = float("-inf")
 
     def __init__(self, store: Store, job: Job, lease_for: float = 60.0) -> None:
         self.job = job
@@ -111,29 +137,38 @@ class JobContext:
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the job is; written at most four times a second, the last always.
 
-        Raises LeaseLost when the job is not this attempt's any more.
+        Raises LeaseLost when the job is not this attempt's any more. An outage of the database is
+        no matter: the newest is written when it is over.
         """
         if self._put(done, total, message):
-            self.write_progress()
+            with within(PROGRESS_PATIENCE), self._outages_are_no_matter(self._unwritten):
+                self.write_progress()
 
     async def aprogress(
         self, done: float, total: float | None = None, message: str | None = None
     ) -> None:
         """The same, awaiting."""
         if self._put(done, total, message):
+            newest = self._unwritten
             report, run = self._report(), scope.current(self._store)
             if report is None:
                 return
             if run is not None:
                 await scope.awaited(run, report)
             else:
-                await self._store.arun(report)
+                with within(PROGRESS_PATIENCE), self._outages_are_no_matter(newest):
+                    await self._store.arun(report)
 
     def write_progress(self) -> None:
         """Write the newest progress, if there is any that was not."""
+        newest = self._unwritten
         report = self._report()
         if report is not None:
-            self._run(report)
+            try:
+                self._run(report)
+            except (StoreBusy, StoreUnavailable):
+                self._keep_unwritten(newest)
+                raise
 
     def take_progress(self) -> str | None:
         """For the worker: the progress that was never written, to be recorded with the outcome."""
@@ -147,6 +182,60 @@ class JobContext:
     def progress_is_due(self) -> bool:
         """There is progress to write, and the last write was long enough ago."""
         return self._unwritten is not None and time.monotonic() - self._written_at >= PROGRESS_EVERY
+
+    def log(self, message: object, level: str = "info") -> None:
+        """Keep a line with the job, for people: `yaoki job` shows it, and `app.logs`.
+
+        `level` is debug, info, warning or error. Waits for nothing, so async handlers call it as
+        it is: lines are written a moment later, and with the outcome at the latest. What is said
+        after the attempt has ended, or has lost its job, is not kept.
+        """
+        if level not in LEVELS:
+            raise InvalidOption(f"there is no level {level!r}; there are {', '.join(LEVELS)}")
+        self.add_line(level, text(message, LONGEST_LINE, self._hidden()), time.monotonic())
+
+    def add_line(self, level: str, said: str, at: float) -> None:
+        """For the worker: a line that was said at `at` (monotonic), fit to be stored."""
+        with _bookkeeping:
+            if self._lines is None:
+                self._lines = deque(maxlen=LINES_KEPT)
+            self._line_number += 1
+            self._lines.append(_Line(self._line_number, at, level, said))
+
+    @property
+    def lines_are_due(self) -> bool:
+        """For the worker: there are lines to write, and the last time was long enough ago.
+
+        None while a transaction is open: at its end they are part of it.
+        """
+        if not self._lines or self._in_transaction:
+            return False
+        return time.monotonic() - self._lines_at >= PROGRESS_EVERY
+
+    def lines_to_write(self) -> Lines | None:
+        """For the worker: those that are not known to be in the database."""
+        if not self._lines:
+            return None
+        now = self._lines_at = time.monotonic()
+        # Of the row as it was claimed: 1 when it was made, 2 by its first claim.
+        crowded = self._line_number > LINES_KEPT or self.job.revision > 2
+        with _bookkeeping:
+            each = [
+                Line(number, max(round((now - at) * 1_000_000), 0), level, said)
+                for number, at, level, said in self._lines
+            ]
+        return Lines(each, crowded) if each else None
+
+    def lines_written(self, written: Lines) -> None:
+        """For the worker: these lines are in the database."""
+        last = written.each[-1].number
+        with _bookkeeping:
+            while self._lines and self._lines[0].number <= last:
+                self._lines.popleft()
+
+    def hide(self, secrets: Callable[[dict[str, Any]], Collection[str]]) -> None:
+        """For the worker: which values of a payload are not to be shown."""
+        self._secrets = secrets
 
     @contextmanager
     def transaction(self, connection: Any = None) -> Iterator["HandlerTransaction"]:
@@ -273,11 +362,20 @@ class JobContext:
             log.warning("job %d: its result cannot be stored: %s", self.job.id, problem)
         change = settle(Completed(encoded))
         ran_for = round((time.monotonic() - self._began) * 1_000_000)
-        return SettleOne(Settlement(self._held, change, ran_for, self.take_progress()))
+        progress, lines = self.take_progress(), self.lines_to_write()
+        return SettleOne(Settlement(self._held, change, ran_for, progress, lines=lines))
 
     def _check_completed(self, job: Job) -> None:
         if job.status is Status.CANCELLED:
             raise LeaseLost(job.id, "it was cancelled, so the transaction is rolled back")
+
+    def _hidden(self) -> Collection[str]:
+        if self._secrets is None:
+            return ()
+        try:
+            return self._secrets(self.job.payload)
+        except InvalidPayload:
+            return ()
 
     def _put(self, done: float, total: float | None, message: str | None) -> bool:
         progress = Progress(
@@ -291,13 +389,37 @@ class JobContext:
             self._unwritten = progress
         return self.progress_is_due
 
-    def _report(self) -> Op[None] | None:
+    @contextmanager
+    def _outages_are_no_matter(self, newest: Progress | None) -> Iterator[None]:
+        """Progress is for people: no handler fails because it could not be written."""
+        try:
+            yield
+        except (StoreBusy, StoreUnavailable):
+            if scope.current(self._store) is not None:
+                raise
+            self._keep_unwritten(newest)
+
+    def _keep_unwritten(self, progress: Progress | None) -> None:
+        with _bookkeeping:
+            self._unwritten = self._unwritten or progress
+            self._written_at = time.monotonic() + PROGRESS_PATIENCE - PROGRESS_EVERY
+
+    def newest_progress(self) -> Progress | None:
+        """For the worker: the progress that is to be written now, if there is any."""
         with _bookkeeping:
             newest, self._unwritten = self._unwritten, None
-            if newest is None:
-                return None
-            self._written_at = time.monotonic()
-        return Report(self._held, _encoded(newest))
+            if newest is not None:
+                self._written_at = time.monotonic()
+        return newest
+
+    def heard(self, progress: Progress) -> None:
+        """For the worker: what the handler says, elsewhere, of how far it is."""
+        with _bookkeeping:
+            self._unwritten = progress
+
+    def _report(self) -> Op[None] | None:
+        newest = self.newest_progress()
+        return None if newest is None else Report(self._held, _encoded(newest))
 
     def _run(self, op: Op[T]) -> T:
         run = scope.current(self._store) or self._store.run
