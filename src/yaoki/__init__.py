@@ -7,6 +7,7 @@ from yaoki.core.errors import (
     Cancel,
     DuplicateJob,
     GiveUp,
+    HookFailed,
     InvalidArguments,
     InvalidOption,
     InvalidPayload,
@@ -15,6 +16,7 @@ from yaoki.core.errors import (
     LeaseLost,
     NotHere,
     NotInTransaction,
+    ProcessDied,
     RetryAfter,
     SchemaTooNew,
     Snooze,
@@ -29,11 +31,15 @@ from yaoki.core.errors import (
     WrongStatus,
     YaokiError,
 )
+from yaoki.core.health import Check, LoopHealth, WorkerHealth
 from yaoki.core.job import Attempt, Job, Progress
+from yaoki.core.log_lines import LogLine
 from yaoki.core.retry import RetryPolicy
 from yaoki.core.states import Status
 from yaoki.core.transient import transient
+from yaoki.health import Health, ReadyJob
 from yaoki.jobtypes import JobContext, JobSet, JobType
+from yaoki.jobtypes.log_handler import JobLogHandler
 from yaoki.jobtypes.once import aonce, once
 from yaoki.store.ops.listing import Page
 from yaoki.store.ops.queues import Queue
@@ -42,24 +48,32 @@ from yaoki.store.ops.workers import Worker
 __all__ = [
     "Attempt",
     "Cancel",
+    "Check",
     "Client",
     "DuplicateJob",
     "GiveUp",
+    "Health",
+    "HookFailed",
     "InvalidArguments",
     "InvalidOption",
     "InvalidPayload",
     "Job",
     "JobContext",
+    "JobLogHandler",
     "JobNotFound",
     "JobSet",
     "JobType",
     "KeyConflict",
     "LeaseLost",
+    "LogLine",
+    "LoopHealth",
     "NotHere",
     "NotInTransaction",
     "Page",
+    "ProcessDied",
     "Progress",
     "Queue",
+    "ReadyJob",
     "RetryAfter",
     "RetryPolicy",
     "SchemaTooNew",
@@ -73,6 +87,7 @@ __all__ = [
     "UnsupportedStore",
     "WaitTimeout",
     "Worker",
+    "WorkerHealth",
     "WrongConnection",
     "WrongStatus",
     "Yaoki",

@@ -14,7 +14,7 @@ from tests.support import postgres
 from tests.support.acts import BOOM, held
 from yaoki import LeaseLost
 from yaoki.core.definition import Definition
-from yaoki.core.job import Job
+from yaoki.core.job import AT, Job
 from yaoki.core.outcomes import Cancelled, Completed, Failed, Outcome, Released, Retried, settle
 from yaoki.core.said import NewJob, Unsaid
 from yaoki.store.op import Op
@@ -31,7 +31,7 @@ from yaoki.store.ops.settling import (
     Settlement,
     SettleOne,
 )
-from yaoki.store.ops.upkeep import KeepAlive, Leases, MarkStarted, Rescue, WorkerRow
+from yaoki.store.ops.upkeep import KeepAlive, Lease, MarkStarted, Rescue, WorkerRow
 from yaoki.store.ops.workers import Publish
 
 WORKER = WorkerRow("w1", "host", 1, "0", None, "[]", 1, "working", 60_000_000)
@@ -72,9 +72,9 @@ class World:
     def __init__(self, arena: Arena, fates: Sequence[str]) -> None:
         arena.empty()
         self.claims: list[Held] = []
+        self.leases: list[Lease] = []
         jobs = [self._job(arena, f"k{place}", fate) for place, fate in enumerate(fates)]
         self.ids = [job.id for job in jobs]
-        self.leases = arena.run(Leases())
 
     def id(self, place: int) -> int:
         return self.ids[place % len(self.ids)]
@@ -96,7 +96,10 @@ class World:
         [mine] = arena.run(claim).jobs
         self.claims.append(held(mine))
         ending = ENDED_BY[fate]
-        if ending is not None:
+        if ending is None:
+            ends_at = mine._row[AT["lease_expires_at"]]
+            self.leases.append(Lease(*held(mine), ends_at, lease_for, False))
+        else:
             arena.run(Settle([Settlement(held(mine), settle(ending))]))
         return job
 

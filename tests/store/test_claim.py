@@ -174,9 +174,11 @@ def test_a_queue_whose_cap_is_used_up_gives_nothing(store: Store) -> None:
 # What must start at once, and what must run alone
 
 
-def rescued(store: Store, clock: Clock, times: int, kind: str = "dangerous") -> Job:
+def rescued(
+    store: Store, clock: Clock, times: int, kind: str = "dangerous", max_attempts: int | None = 9
+) -> Job:
     """A job that took so many workers with it."""
-    job = make(store, kind, max_attempts=9, priority=50)
+    job = make(store, kind, max_attempts=max_attempts, priority=50)
     for _ in range(times):
         claim_one(store, types=(kind,))
         clock.advance(61)
@@ -222,6 +224,48 @@ def test_a_job_that_was_rescued_twice_is_claimed_alone(store: Store, clock: Cloc
     assert not claimed.alone_waits
 
 
+def test_a_job_that_was_rescued_once_is_claimed_alone_in_its_last_attempt(
+    store: Store, clock: Clock
+) -> None:
+    """It may be an innocent one that shared a worker with a killer: it is not to do so again."""
+    innocent = rescued(store, clock, 1, max_attempts=2)
+    make(store)
+
+    claimed = store.run(Claim(worker_id="w1", limit=9, alone="may run"))
+
+    assert ids(claimed.jobs) == [innocent.id]
+    assert (claimed.alone, claimed.jobs[0].attempt) == (True, 2)
+
+
+def test_a_job_that_was_rescued_once_and_has_attempts_left_runs_with_others(
+    store: Store, clock: Clock
+) -> None:
+    again = rescued(store, clock, 1, max_attempts=3)
+    other = make(store)
+
+    claimed = store.run(Claim(worker_id="w1", limit=9, alone="may run"))
+
+    assert ids(claimed.jobs) == [again.id, other.id]
+    assert not claimed.alone
+
+
+def test_the_last_attempt_is_that_of_the_definition_where_the_caller_said_nothing(
+    store: Store, clock: Clock
+) -> None:
+    """Also for a busy worker, whose search goes by what the claim before wrote on the row."""
+    again = rescued(store, clock, 1, "mail", max_attempts=None)
+    other = make(store, "other")
+    stricter = {"mail": Unsaid(max_attempts=2)}
+
+    waiting = store.run(Claim(worker_id="w1", limit=9, alone="wait", policies=stricter))
+    around = store.run(Claim(worker_id="w1", limit=9, alone="skip", policies=stricter))
+    last = store.run(Claim(worker_id="w1", limit=9, alone="may run", policies=stricter))
+
+    assert (waiting.jobs, waiting.alone_waits) == ([], True)
+    assert ids(around.jobs) == [other.id]
+    assert (ids(last.jobs), last.alone) == ([again.id], True)
+
+
 def test_jobs_before_one_that_must_run_alone_go_first_and_it_waits(
     store: Store, clock: Clock
 ) -> None:
@@ -249,8 +293,9 @@ def test_a_worker_that_is_busy_stops_at_a_job_that_must_run_alone(
 def test_a_worker_that_has_waited_long_goes_around_jobs_that_must_run_alone(
     store: Store, clock: Clock, limit: int
 ) -> None:
-    for number in range(3):
+    for number in range(2):
         rescued(store, clock, 2, f"dangerous {number}")
+    rescued(store, clock, 1, "in its last attempt", max_attempts=2)
     other = make(store)
 
     assert ids(claim(store, limit, alone="skip")) == [other.id]

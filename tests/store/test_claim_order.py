@@ -26,6 +26,7 @@ class Given(NamedTuple):
     priority: int
     at: int
     rescues: int
+    attempt: int
 
 
 class Wish(NamedTuple):
@@ -40,7 +41,9 @@ class Wish(NamedTuple):
 
 names = st.sampled_from(NAMES)
 small = st.integers(0, 2)
-given_jobs = st.builds(Given, names, names, st.integers(-1, 2), st.integers(-2, 1), small)
+attempts = st.sampled_from([0, 2, 3])
+"""Of four: so many were used."""
+given_jobs = st.builds(Given, names, names, st.integers(-1, 2), st.integers(-2, 1), small, attempts)
 jobs = st.lists(given_jobs, max_size=14)
 some = st.none() | st.lists(names, max_size=3, unique=True).map(tuple)
 wishes = st.builds(
@@ -87,10 +90,10 @@ def store_all(store: Store, behind: Ask, jobs: list[Given], wish: Wish) -> dict[
     now = Clock().now
     new = [NewJob(job.kind, "{}", job.queue, job.priority, run_at=now + job.at) for job in jobs]
     made = dict(zip((job.id for job in store.run(EnqueueMany(new))), jobs, strict=True))
-    for rescues in (1, 2):
-        those = [str(job_id) for job_id, job in made.items() if job.rescues == rescues]
-        if those:
-            behind(f"UPDATE yaoki.jobs SET rescues = {rescues} WHERE id IN ({','.join(those)})")
+    for column in ("rescues", "attempt"):
+        for value in {getattr(job, column) for job in jobs} - {0}:
+            those = [str(job_id) for job_id, job in made.items() if getattr(job, column) == value]
+            behind(f"UPDATE yaoki.jobs SET {column} = {value} WHERE id IN ({','.join(those)})")
     return made
 
 
@@ -132,5 +135,9 @@ def eligible(job: Given, wish: Wish) -> bool:
         and (wish.queues is None or job.queue in wish.queues)
         and job.kind not in wish.paused_types
         and job.queue not in wish.paused_queues
-        and not (wish.skips_dangerous and job.rescues >= ALONE_AFTER)
+        and not (wish.skips_dangerous and dangerous(job))
     )
+
+
+def dangerous(job: Given) -> bool:
+    return job.rescues >= ALONE_AFTER or (job.rescues > 0 and job.attempt == 3)

@@ -83,7 +83,7 @@ def test_of_many_rescuers_one_takes_each_job_back(store: Store, clock: Clock) ->
     made = store.run(EnqueueMany([NewJob("mail", "{}")] * 50))
     claim(store, 50)
     clock.advance(61)
-    seen = store.run(Leases())
+    seen = store.run(Leases()).suspects
 
     rescued = at_once(lambda number: [one.id for one in store.run(Rescue(seen))])
 
@@ -99,7 +99,7 @@ def test_a_completion_and_a_rescue_at_the_same_instant_do_not_both_land(
         job = make(store)
         [claimed] = [one for one in claim(store, 5) if one.id == job.id]
         clock.advance(61)
-        seen = store.run(Leases())
+        seen = store.run(Leases()).suspects
 
         def race(number: int, claimed: object = claimed, seen: object = seen) -> bool:
             if number % 2:

@@ -82,15 +82,16 @@ def test_a_waiting_job_is_cancelled_at_once(store: Store, clock: Clock, state: A
 
 
 def test_a_running_job_is_told_and_stays_running_until_it_ends(store: Store, clock: Clock) -> None:
-    job = running(store)
+    job, other = running(store), running(store)
 
     told = store.run(Cancel(job.id))
 
     assert (told.status, told.being_cancelled, told.is_final) == ("running", True, False)
     assert told.cancel_requested_at == clock.time
-    assert [one.id for one in store.run(Cancelling())] == [job.id]
+    assert store.run(Cancelling([held(job), held(other)])) == [held(job)]
     assert end(store, job, Completed()).status == "cancelled"
-    assert store.run(Cancelling()) == []
+    assert store.run(Cancelling([held(job), held(other)])) == []
+    assert store.run(Cancelling([])) == []
 
 
 @pytest.mark.parametrize("state", [being_cancelled, cancelled, never_ran])

@@ -170,7 +170,7 @@ def test_of_two_rescuers_with_the_same_list_the_second_does_nothing(
     job = make(store)
     claim_one(store)
     clock.advance(LEASE)
-    seen = store.run(Leases())
+    seen = store.run(Leases()).suspects
 
     first, second = store.run(Rescue(seen)), store.run(Rescue(seen))
 
@@ -186,7 +186,7 @@ def test_a_lease_that_moved_since_it_was_seen_is_left_alone(store: Store, clock:
     make(store)
     job = claim_one(store)
     clock.advance(LEASE)
-    seen = store.run(Leases())
+    seen = store.run(Leases()).suspects
     store.run(KeepAlive(WORKER, [held(job)]))
 
     assert store.run(Rescue(seen)) == []
@@ -200,7 +200,7 @@ def test_a_job_that_runs_under_another_token_since_it_was_seen_is_left_alone(
     make(store)
     job = claim_one(store)
     clock.advance(LEASE)
-    seen = store.run(Leases())
+    seen = store.run(Leases()).suspects
     end(store, job, Released("x"))
     again = claim_one(store)
 
@@ -214,24 +214,56 @@ def test_a_rescuer_may_take_a_lease_that_the_clock_says_is_good(store: Store, cl
     make(store)
     job = claim_one(store)
     clock.advance(-3_600)
-    seen = store.run(Leases())
+    seen = store.run(Leases()).suspects
     assert not seen[0].expired
 
     assert ids_of(store.run(Rescue(seen))) == [job.id]
 
 
-def test_leases_are_listed_with_what_the_clock_says_of_them(store: Store, clock: Clock) -> None:
-    make(store), make(store), make(store)
-    a, b = claim_one(store, lease_for=10 * SECOND), claim_one(store, lease_for=99 * SECOND)
+def test_leases_that_are_plainly_good_are_passed_over(store: Store, clock: Clock) -> None:
+    for _ in range(3):
+        make(store)
+    over, good = claim_one(store, lease_for=10 * SECOND), claim_one(store, lease_for=99 * SECOND)
     clock.advance(10)
 
-    leases = store.run(Leases())
+    page = store.run(Leases())
 
-    assert [(one.id, one.lease, one.expired) for one in leases] == [
-        (a.id, a.lease, True),
-        (b.id, b.lease, False),
-    ]
-    assert [one.lease_for for one in leases] == [10 * SECOND, 99 * SECOND]
+    [lease] = page.suspects
+    assert (lease.id, lease.lease, lease.expired) == (over.id, over.lease, True)
+    assert lease.lease_for == 10 * SECOND
+    assert (page.last, page.shortest) == (None, 10 * SECOND)
+    clock.advance(-10.000001)
+    set_back = store.run(Leases()).suspects
+    assert [(one.id, one.expired) for one in set_back] == [(over.id, False), (good.id, False)]
+
+
+def test_leases_are_looked_at_by_the_page(store: Store, clock: Clock) -> None:
+    """However many there are, of one's own and of others (fault 52)."""
+    for _ in range(7):
+        make(store)
+    jobs = claim(store, 7)
+    clock.advance(LEASE)
+    store.run(KeepAlive(WORKER, [held(job) for job in jobs[2:4]]))
+
+    pages, after = [], 0
+    while after is not None:
+        page = store.run(Leases(after, most=3))
+        pages.append([lease.id for lease in page.suspects])
+        after = page.last
+
+    first, second, _, _, *others = ids(jobs)
+    assert pages == [[first, second], others[:2], others[2:]]
+
+
+def test_a_page_that_ends_with_the_last_lease_is_followed_by_an_empty_one(
+    store: Store, clock: Clock
+) -> None:
+    for _ in range(2):
+        make(store)
+    last = claim(store, 2)[-1]
+
+    assert store.run(Leases(most=2)) == ([], last.id, LEASE * SECOND, 2)
+    assert store.run(Leases(last.id, most=2)) == ([], None, None, 0)
 
 
 def test_a_rescue_takes_a_bounded_bite(store: Store, clock: Clock) -> None:

@@ -54,6 +54,13 @@ PLANS = {
     },
     "lane": {"yaoki_jobs_lane (type=? AND queue=? AND priority=? AND run_at<?)"},
     "pending_types": {"yaoki_jobs_lane", "yaoki_jobs_lane (type>?)"},
+    "heads": {
+        BY_ID,
+        "yaoki_jobs_lane (type=? AND queue=? AND priority>?)",
+        "yaoki_jobs_lane (type=? AND queue>?)",
+        "yaoki_jobs_lane (type>?)",
+    },
+    "overdue": {"yaoki_jobs_held"},
     "first_of": {BY_ID},
     "claim": {BY_ID},
     "complete": {BY_ID},
@@ -71,9 +78,16 @@ PLANS = {
     "leases_free": {BY_ID},
     "held_rows": {BY_ID},
     "attempts": {"PRIMARY KEY (job_id=?)", "PRIMARY KEY (job_id=? AND lease>?)"},
-    "leases": {"yaoki_jobs_held"},
+    "leases": {"yaoki_jobs_held (id>? AND id<?)"},
+    "lease_page": {"yaoki_jobs_held (id>?)"},
+    "can_write": {BY_ID},
     "held_by": {"yaoki_jobs_held"},
-    "cancelling": {"yaoki_jobs_held"},
+    "watched": {"yaoki_jobs_held"},
+    "dead_rows": {"yaoki_jobs_held"},
+    "cancelling": {BY_ID},
+    "log": {BY_ID},
+    "log_trim": {"PRIMARY KEY (job_id=?)", "PRIMARY KEY (job_id=? AND lease<?)"},
+    "logs": {BY_ID, "PRIMARY KEY (job_id=?)", "PRIMARY KEY (job_id=? AND lease=?)"},
     "expired_rows": {"yaoki_jobs_held"},
     "get_by_key": {"yaoki_jobs_key (idempotency_key=?)"},
     "get_by_keys": {"yaoki_jobs_key (idempotency_key=?)"},
@@ -83,7 +97,19 @@ PLANS = {
 }
 """How each statement on the way of a job, or of a worker, finds its rows."""
 
-SORTED = {"lanes", "lanes_of", "due", "due_count", "lane", "tiers", "failed_ids", "leases"}
+SORTED = {
+    "lanes",
+    "lanes_of",
+    "due",
+    "due_count",
+    "lane",
+    "tiers",
+    "failed_ids",
+    "leases",
+    "logs",
+    "log_trim",
+    "lease_page",
+}
 """Statements whose rows come in order, or need none: nothing is to be sorted for them."""
 
 
@@ -238,6 +264,7 @@ def scans_a_table(step: str) -> bool:
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _NOT_TABLES = {
+    "page",
     "json_each",
     "types",
     "queues",
@@ -245,6 +272,8 @@ _NOT_TABLES = {
     "lane",
     "tier",
     "kind",
+    "first",
+    "overdue",
     "CONSTANT",
     "SUBQUERY",
 }

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,11 @@ ROOT = Path(__file__).parents[2]
 class Program:
     """A running tests.worker.crashing."""
 
-    def __init__(self, app: Crashing, *said: str) -> None:
+    def __init__(self, app: Crashing, *said: str, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.worker.crashing", app.url, app.ledger, *said],
             cwd=ROOT,
+            env=os.environ | dict(env or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -70,8 +71,8 @@ def start_program(app: Crashing) -> Iterator[StartProgram]:
     """Starts worker programs that are killed when the test is over."""
     started: list[Program] = []
 
-    def start(*said: str) -> Program:
-        program = Program(app, *said)
+    def start(*said: str, env: Mapping[str, str] | None = None) -> Program:
+        program = Program(app, *said, env=env)
         started.append(program)
         return program
 

@@ -8,8 +8,20 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.worker.support_effects import add, notes
-from tests.worker.support_workers import StartWorker, work_off
-from yaoki import Cancel, JobContext, LeaseLost, RetryPolicy, Snooze, WrongStatus, Yaoki, fixed
+from tests.worker.support_workers import StartWorker, let_lease_end, work_off
+from yaoki import (
+    Cancel,
+    GiveUp,
+    JobContext,
+    LeaseLost,
+    RetryAfter,
+    RetryPolicy,
+    Snooze,
+    WrongStatus,
+    Yaoki,
+    fixed,
+)
+from yaoki.worker import limits
 
 QUICKLY = RetryPolicy(max_attempts=3, backoff=fixed(0))
 
@@ -86,6 +98,18 @@ def snoozes(ctx: JobContext) -> None:
     raise Snooze(1)
 
 
+def asks_for_another_time(ctx: JobContext) -> None:
+    raise RetryAfter(0)
+
+
+def gives_up(ctx: JobContext) -> None:
+    raise GiveUp("no use")
+
+
+def exits(ctx: JobContext) -> None:
+    raise SystemExit(3)
+
+
 def cancels(ctx: JobContext) -> None:
     raise Cancel("had enough")
 
@@ -94,7 +118,19 @@ def reports(ctx: JobContext) -> None:
     ctx.progress(1, 2)
 
 
-@pytest.mark.parametrize("way_out", [returns, fails, snoozes, cancels, reports])
+WAYS_OUT = [
+    returns,
+    fails,
+    snoozes,
+    asks_for_another_time,
+    gives_up,
+    exits,
+    cancels,
+    reports,
+]
+
+
+@pytest.mark.parametrize("way_out", WAYS_OUT, ids=lambda way: way.__name__)
 def test_it_ends_cancelled_whatever_its_handler_does(
     app: Yaoki, start_worker: StartWorker, way_out: object
 ) -> None:
@@ -116,18 +152,21 @@ def test_it_ends_cancelled_whatever_its_handler_does(
     assert [one.outcome for one in ended.attempts] == ["cancelled"]
 
 
-def test_an_async_handler_that_swallows_its_cancellation_ends_cancelled(
-    app: Yaoki, start_worker: StartWorker
+def test_an_async_handler_that_swallows_its_cancellation_is_cancelled_again(
+    app: Yaoki, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = threading.Event()
+    """And ends cancelled, although it says that it is done."""
+    monkeypatch.setattr(limits, "AGAIN", 0.2)
+    started, swallowed = threading.Event(), []
 
-    @app.job("a")
+    @app.job("a", retry=QUICKLY)
     async def handler() -> str:
         started.set()
-        try:
-            await asyncio.sleep(20)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0.1)
+        while len(swallowed) < 3:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                swallowed.append(1)
         return "done all the same"
 
     job = handler.enqueue()
@@ -135,7 +174,119 @@ def test_an_async_handler_that_swallows_its_cancellation_ends_cancelled(
     started.wait(5)
     app.cancel(job)
 
-    assert app.wait(job, timeout=5).status == "cancelled"
+    ended = app.wait(job, timeout=20)
+    assert (ended.status, ended.attempt) == ("cancelled", 1)
+
+
+def test_one_that_goes_on_is_being_cancelled_until_its_time_limit_and_then_cancelled(
+    app: Yaoki, start_worker: StartWorker, release: threading.Event
+) -> None:
+    started = threading.Event()
+
+    @app.job("a", timeout=1.5, retry=QUICKLY)
+    def handler() -> None:
+        started.set()
+        release.wait(60)
+
+    job = handler.enqueue()
+    working = start_worker()
+    started.wait(5)
+    app.cancel(job)
+    assert app.get(job).being_cancelled
+    with pytest.raises(WrongStatus, match="it is being cancelled; put it back when it has ended"):
+        app.retry(job)
+
+    ended = app.wait(job, timeout=20)
+    assert working.worker.slots.leaked == 1
+    assert [one.outcome for one in ended.attempts] == ["cancelled"]
+    assert (ended.status, ended.attempt, ended.being_cancelled) == ("cancelled", 1, False)
+    assert app.retry(job).status == "pending"
+
+
+def test_one_that_is_handed_back_when_its_worker_ends_is_cancelled(
+    app: Yaoki, start_worker: StartWorker, release: threading.Event
+) -> None:
+    started = threading.Event()
+
+    @app.job("a", retry=QUICKLY)
+    def handler() -> None:
+        started.set()
+        release.wait(60)
+
+    job = handler.enqueue()
+    working = start_worker(grace=0.1)
+    started.wait(5)
+    app.cancel(job)
+    ending = working.drain()
+
+    assert ending.handed_back == 1
+    assert app.get(job).status == "cancelled"
+    assert [one.outcome for one in app.get(job).attempts] == ["cancelled"]
+
+
+def test_one_whose_lease_is_lost_is_cancelled_by_whoever_takes_it_back(
+    app: Yaoki, start_worker: StartWorker, release: threading.Event
+) -> None:
+    """And stays so, whatever the handler says in the end."""
+    started = threading.Event()
+
+    @app.job("a", retry=QUICKLY)
+    def handler() -> str:
+        started.set()
+        release.wait(60)
+        return "too late"
+
+    job = handler.enqueue()
+    working = start_worker(lease_for=2)
+    started.wait(5)
+    app.cancel(job)
+    let_lease_end(app, job.id)
+    assert [one.id for one in app.rescue()] == [job.id]
+    taken = app.get(job)
+    release.set()
+    eventually(lambda: working.worker.slots.idle and working.worker.slots.leaked == 0, within=20)
+    working.drain()
+
+    assert (taken.status, taken.attempt) == ("cancelled", 1)
+    assert app.get(job) == taken
+
+
+def test_one_that_was_claimed_ahead_never_begins(app: Yaoki, start_worker: StartWorker) -> None:
+    """Between its claim and its turn."""
+    started, may_end, ran = threading.Event(), threading.Event(), []
+
+    @app.job("quick")
+    def quick() -> None: ...
+
+    @app.job("long")
+    def long() -> None:
+        started.set()
+        may_end.wait(30)
+
+    @app.job("behind", retry=QUICKLY)
+    def behind(ctx: JobContext) -> None:
+        ran.append(ctx.job.id)
+
+    quick.enqueue_many([{}] * 300)
+    long.enqueue()
+    jobs = behind.enqueue_many([{}] * 3)
+    working = start_worker(concurrency=1, lease_for=60)
+    started.wait(10)
+    eventually(lambda: working.worker.slots.waiting >= 3, within=10)
+    asked = [app.cancel(job).being_cancelled for job in jobs]
+
+    def told() -> bool:
+        """Or given back, which a line is that waits for long."""
+        in_line = [run for run in working.worker.slots.in_hand if run.kind.name == "behind"]
+        return all(run.context.stopping == "cancelled" for run in in_line)
+
+    eventually(told)
+    may_end.set()
+    ended = [app.wait(job, timeout=20) for job in jobs]
+
+    assert any(asked)
+    assert {(one.status, one.attempt > 1) for one in ended} == {("cancelled", False)}
+    assert ran == []
 
 
 def test_a_running_job_is_told_within_a_second(app: Yaoki, start_worker: StartWorker) -> None:

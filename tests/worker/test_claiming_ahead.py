@@ -147,15 +147,18 @@ def test_a_dangerous_job_is_never_claimed_ahead(
     assert stays(lambda: app.get(dangerous_job).status == "pending", during=0.4)
 
 
-def test_a_job_that_was_rescued_twice_runs_alone(app: Yaoki) -> None:
-    """It may be the one that kills workers; then it takes no innocent with it."""
+@pytest.mark.parametrize(("rescues", "max_attempts"), [(2, 9), (1, 2)])
+def test_a_job_that_was_rescued_twice_or_has_one_attempt_left_runs_alone(
+    app: Yaoki, rescues: int, max_attempts: int
+) -> None:
+    """It may be the one that kills workers, or was beside it: it is with no other again."""
     at_once, most_beside = set(), []
 
-    @app.job("suspect", retry=RetryPolicy(max_attempts=9, backoff=fixed(0)))
+    @app.job("suspect", retry=RetryPolicy(max_attempts=max_attempts, backoff=fixed(0)))
     def suspect() -> None:
-        most_beside.append(len(at_once))
-        time.sleep(0.3)
-        most_beside.append(len(at_once))
+        for _ in range(30):
+            most_beside.append(len(at_once))
+            time.sleep(0.01)
 
     @app.job("innocent")
     def innocent(number: int) -> None:
@@ -164,7 +167,7 @@ def test_a_job_that_was_rescued_twice_runs_alone(app: Yaoki) -> None:
         at_once.discard(number)
 
     job = suspect.enqueue()
-    for _ in range(2):
+    for _ in range(rescues):
         assert app.claim("dies", lease_for=1)
         let_lease_end(app, job.id)
         app.rescue()
@@ -172,8 +175,32 @@ def test_a_job_that_was_rescued_twice_runs_alone(app: Yaoki) -> None:
     work_off(app, concurrency=8)
 
     assert app.get(job).status == "completed"
-    assert app.get(job).rescues == 2
-    assert most_beside == [0, 0]
+    assert app.get(job).rescues == rescues
+    assert set(most_beside) == {0}
+
+
+def test_many_that_must_run_alone_take_turns_with_the_others(app: Yaoki) -> None:
+    """A machine with many jobs has died; those that were enqueued since do not wait for all."""
+    order: list[str] = []
+
+    @app.job("suspect", retry=RetryPolicy(max_attempts=9, backoff=fixed(0)))
+    def suspect() -> None:
+        order.append("suspect")
+        time.sleep(0.1)
+
+    @app.job("other")
+    def other() -> None:
+        order.append("other")
+        time.sleep(0.1)
+
+    suspect.enqueue_many([{}] * 6)
+    ask(app.store, "UPDATE yaoki.jobs SET rescues = 2")
+    other.enqueue_many([{}] * 6)
+    work_off(app, concurrency=2)
+
+    assert order[:3] == ["suspect", "other", "other"]
+    assert order[-3:] == ["suspect"] * 3
+    assert sorted(order) == ["other"] * 6 + ["suspect"] * 6
 
 
 @pytest.mark.usefixtures("quick")

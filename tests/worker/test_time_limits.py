@@ -1,13 +1,18 @@
 """An attempt that runs past its time limit is over, whatever its handler does."""
 
 import asyncio
+import inspect
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
+from tests.support.databases import locked
 from tests.support.eventually import eventually
-from tests.worker.support_workers import StartWorker, work_off
+from tests.worker.support_effects import add, notes
+from tests.worker.support_workers import StartWorker, stays, work_off
 from yaoki import (
     InvalidOption,
     JobContext,
@@ -17,6 +22,9 @@ from yaoki import (
     Yaoki,
     fixed,
 )
+from yaoki.core.outcomes import Change
+from yaoki.worker.run import Run
+from yaoki.worker.slots import Slots
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -42,31 +50,133 @@ def test_an_async_handler_is_cancelled_at_its_limit(app: Yaoki) -> None:
     assert ended.error == "TimeLimitExceeded: ran longer than its time limit of 200 ms"
 
 
-def test_an_async_handler_that_swallows_its_cancellation_loses_its_job(
-    app: Yaoki, start_worker: StartWorker
+Handler = Callable[[Yaoki, JobContext, threading.Event], object]
+
+
+async def swallows(app: Yaoki, ctx: JobContext, release: threading.Event) -> str:
+    while not release.is_set():
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            continue
+    return "too late"
+
+
+async def blocks_the_loop(app: Yaoki, ctx: JobContext, release: threading.Event) -> str:
+    release.wait(60)
+    return "too late"
+
+
+def sleeps_on(app: Yaoki, ctx: JobContext, release: threading.Event) -> str:
+    while not release.is_set():
+        time.sleep(0.01)
+    return "too late"
+
+
+def in_a_transaction(app: Yaoki, ctx: JobContext, release: threading.Event) -> str:
+    with ctx.transaction() as tx:
+        tx.execute(*add(app, "never"))
+        release.wait(60)
+        tx.execute(*add(app, "never"))
+    return "too late"
+
+
+STUBBORN: list[Handler] = [swallows, blocks_the_loop, sleeps_on, in_a_transaction]
+
+
+@pytest.mark.usefixtures("noted")
+@pytest.mark.parametrize("way", STUBBORN, ids=lambda way: way.__name__)
+def test_a_handler_that_goes_on_loses_its_job_and_its_slot(
+    app: Yaoki, start_worker: StartWorker, release: threading.Event, way: Handler
 ) -> None:
-    done = threading.Event()
+    """Whatever kind it is of, others go on with the whole concurrency (faults 5)."""
 
-    @app.job("stubborn", timeout=0.2, retry=ONCE)
-    async def stubborn() -> str:
-        end = time.monotonic() + 2
-        while time.monotonic() < end:
-            try:
-                await asyncio.sleep(0.1)
-            except asyncio.CancelledError:
-                continue
-        done.set()
-        return "too late"
+    async def coroutine(ctx: JobContext) -> object:
+        return await cast(Awaitable[object], way(app, ctx, release))
 
-    job = stubborn.enqueue()
+    def plain(ctx: JobContext) -> object:
+        return way(app, ctx, release)
+
+    @app.job("other")
+    def other() -> str:
+        return "done"
+
+    kind = app.job("stubborn", timeout=0.2, retry=ONCE)
+    job = kind(coroutine if inspect.iscoroutinefunction(way) else plain).enqueue()
     working = start_worker(concurrency=1)
-    eventually(lambda: app.get(job).status == "failed", within=1.8)
-    assert not done.is_set()
-    eventually(done.is_set, within=5)
-    working.drain()
+    ended = app.wait(job, timeout=20)
+    following = app.wait(other.enqueue(), timeout=20)
+    leaked = working.worker.slots.leaked
+    release.set()
+    eventually(lambda: working.worker.slots.leaked == 0, within=20)
 
-    assert (app.get(job).status, app.get(job).result) == ("failed", None)
-    assert "TimeLimitExceeded" in str(app.get(job).error)
+    assert (ended.status, ended.attempt, ended.result) == ("failed", 1, None)
+    assert "TimeLimitExceeded" in str(ended.error)
+    assert following.result == "done"
+    assert leaked == 1
+    assert app.get(job) == ended
+    assert notes(app) == []
+
+
+def test_a_database_that_does_not_answer_holds_up_no_time_limit(
+    app: Yaoki, start_worker: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The slots are given on, and the outcomes are recorded when it answers again."""
+    begun, told = threading.Semaphore(0), threading.Semaphore(0)
+
+    @app.job("plain", timeout=1, retry=ONCE)
+    def plain(ctx: JobContext) -> None:
+        begun.release()
+        if ctx.wait_stopping(30):
+            told.release()
+
+    @app.job("async", timeout=1, retry=ONCE)
+    async def coroutine() -> None:
+        begun.release()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            told.release()
+            raise
+
+    jobs = [plain.enqueue(), coroutine.enqueue()]
+    working = start_worker(lease_for=30, concurrency=2)
+    assert all(begun.acquire(timeout=10) for _ in jobs)
+    with locked(app.store):
+        # The keeper asks the database, and is not back before the lock is gone.
+        working.worker.keeper.beat_soon()
+        eventually(lambda: working.worker.keeper.busy_since)
+        assert stays(lambda: working.worker.keeper.busy_since, during=0.3)
+        assert all(told.acquire(timeout=4) for _ in jobs)
+        eventually(lambda: working.worker.slots.free == 2, within=3)
+
+    ended = [app.wait(job, timeout=20) for job in jobs]
+    limit = "TimeLimitExceeded: ran longer than its time limit of 1 s"
+    assert {(one.status, one.error) for one in ended} == {("failed", limit)}
+
+
+def test_one_that_cannot_be_killed_holds_up_neither_itself_nor_the_others(
+    app: Yaoki, start_worker: StartWorker, release: threading.Event
+) -> None:
+    """As an isolated one is, when the system refuses."""
+    begun = threading.Semaphore(0)
+
+    @app.job("stubborn", timeout=1, retry=ONCE)
+    def stubborn() -> None:
+        begun.release()
+        release.wait(60)
+
+    def refuse(reason: str) -> None:
+        raise PermissionError(reason)
+
+    jobs = stubborn.enqueue_many([{}] * 3)
+    working = start_worker(concurrency=3)
+    assert all(begun.acquire(timeout=10) for _ in jobs)
+    working.worker.slots.running[0].kill = refuse
+    ended = [app.wait(job, timeout=20) for job in jobs]
+
+    assert {one.status for one in ended} == {"failed"}
+    assert working.worker.slots.leaked == 3
 
 
 def test_a_thread_that_overruns_is_timed_out_at_once_and_its_result_refused(
@@ -256,3 +366,36 @@ def test_a_limit_that_passes_while_the_loop_is_blocked_ends_the_job(
     working.drain()
 
     assert working.worker.slots.leaked == 0
+
+
+def test_a_handler_that_is_done_just_before_it_is_stopped_has_not_failed(
+    app: Yaoki,
+    start_worker: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was logged as failed, and recorded as completed."""
+    go_on, tried = threading.Event(), threading.Event()
+
+    @app.job("close", timeout=0.2, retry=ONCE)
+    def close() -> str:
+        go_on.wait(20)
+        return "in time"
+
+    give_on = Slots.abandon
+
+    def abandon(slots: Slots, run: Run, change: Change) -> bool:
+        go_on.set()
+        eventually(lambda: run.ended)
+        stopped = give_on(slots, run, change)
+        tried.set()
+        return stopped
+
+    monkeypatch.setattr(Slots, "abandon", abandon)
+    job = close.enqueue()
+    start_worker()
+
+    ended = app.wait(job, timeout=20)
+    assert tried.wait(5)
+    assert (ended.status, ended.result) == ("completed", "in time")
+    assert "failed" not in caplog.text

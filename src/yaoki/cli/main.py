@@ -8,6 +8,7 @@ import click
 
 from yaoki.cli import exits
 from yaoki.cli.commands.demo import demo
+from yaoki.cli.commands.doctor import doctor
 from yaoki.cli.commands.enqueue import enqueue
 from yaoki.cli.commands.jobs import job, jobs
 from yaoki.cli.commands.migrate import migrate
@@ -92,7 +93,7 @@ def program() -> None:
 
 for command in (
     demo, worker, enqueue, jobs, job, watch, retry, cancel, discard, queues, pause, resume,
-    workers, timetable, migrate,
+    workers, doctor, timetable, migrate,
 ):  # fmt: skip
     program.add_command(command)
 

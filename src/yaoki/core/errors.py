@@ -11,6 +11,8 @@ YaokiError
 ├── LeaseLost                          the job is not (or no longer) held under this lease
 ├── WaitTimeout (TimeoutError)         the job had not ended when the patience of wait() had
 ├── TimeLimitExceeded (TimeoutError)   an attempt ran longer than its timeout
+├── ProcessDied                        the process of an isolated handler ended before it did
+├── HookFailed                         an on_startup function failed, so nothing was started
 ├── NotInTransaction                   once() outside a transaction
 ├── TransactionLost                    a ctx.transaction() that was interrupted from outside
 ├── NotHere                            asked for in a place where it would block or deceive
@@ -99,6 +101,17 @@ class WaitTimeout(YaokiError, TimeoutError):
 
 class TimeLimitExceeded(YaokiError, TimeoutError):
     """An attempt ran longer than the timeout of its job type; retried unless a rule says no."""
+
+
+class ProcessDied(YaokiError):
+    """The process of an isolated handler crashed, exited or was killed before the handler ended.
+
+    Retried unless a rule says no.
+    """
+
+
+class HookFailed(YaokiError):
+    """An on_startup function failed, so the worker did not start; the message says which."""
 
 
 class NotInTransaction(YaokiError):

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from yaoki.store.examined import Examined
 from yaoki.store.op import Answer, Op, Statement
 
 T = TypeVar("T")
@@ -25,6 +26,10 @@ class Bell(Protocol):
         """Its owner is busy and looks of his own accord: nobody need ring until he waits again."""
 
     def close(self) -> None: ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it hears nothing of other processes, though it should; None while all is well."""
 
 
 class Transaction(Protocol):
@@ -87,6 +92,9 @@ class Store(Protocol):
 
     def migrate(self) -> list[str]:
         """Bring the tables up to date; the names of the migrations that were applied."""
+
+    def examine(self) -> Examined:
+        """Look at the database itself, on connections of its own; changes nothing in it."""
 
     def close(self) -> None: ...
 

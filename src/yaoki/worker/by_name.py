@@ -8,6 +8,7 @@ from yaoki.loop import Loop
 from yaoki.store import Store
 from yaoki.store.ops.claims import DueTypes
 from yaoki.store.ops.workers import Adopt
+from yaoki.store.patience import of_lease
 
 log = logging.getLogger("yaoki.worker")
 
@@ -23,8 +24,10 @@ class ByName(Loop):
     Such jobs are left alone: no attempt is used, and a worker that knows the type takes them.
     """
 
-    def __init__(self, store: Store, types: JobSet, queues: tuple[str, ...] | None) -> None:
-        super().__init__("by name")
+    def __init__(
+        self, store: Store, types: JobSet, queues: tuple[str, ...] | None, lease_for: float
+    ) -> None:
+        super().__init__("by name", of_lease(lease_for))
         self._store, self._types, self._queues = store, types, queues
         self._told: set[str] = set()
         self._adopt_at = time.monotonic() + EVERY

@@ -1,7 +1,8 @@
 """Claiming: when, how much, and what is started of it."""
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from yaoki.core.job import AT, Job
@@ -11,12 +12,17 @@ from yaoki.jobtypes import JobContext, JobSet
 from yaoki.loop import Loop
 from yaoki.store import Store
 from yaoki.store.base import Bell
-from yaoki.store.ops.claims import ALONE_AFTER, Claim, Claimed, Look, Places
+from yaoki.store.ops.claims import Claim, Claimed, Look, Places
 from yaoki.store.ops.settling import Exchange, Exchanged, Held, Settle, Settlement
+from yaoki.store.ops.upkeep import HeldBy
+from yaoki.store.patience import of_lease
+from yaoki.worker.around import Around
 from yaoki.worker.record import AHEAD, MOST_AT_ONCE, Outcomes
 from yaoki.worker.run import Run
 from yaoki.worker.settings import WorkerSettings
 from yaoki.worker.slots import Slots
+
+log = logging.getLogger("yaoki.worker")
 
 LOOK_EVERY = 1.0
 """Seconds after which the table is looked at, whatever the bell said."""
@@ -32,6 +38,7 @@ PATIENCE_FOR_ALONE = 10.0
 """Seconds that a job which must run alone makes the worker run empty; then others go first."""
 
 _STARTED = AT["started_at"]
+_STRAY = settle(Released("the answer to its claim was lost", started=False))
 _TOO_LATE = settle(Released("its worker shut down before it began", started=False))
 
 
@@ -51,10 +58,12 @@ class Exchanger(Loop):
         outcomes: Outcomes,
         bell: Bell,
         start: Callable[[list[Run]], None],
+        arounds: Mapping[str, Around],
     ) -> None:
-        super().__init__("exchange")
+        super().__init__("exchange", of_lease(settings.lease_for))
         self._store, self._types, self._settings = store, types, settings
         self._slots, self._outcomes, self._bell, self._start = slots, outcomes, bell, start
+        self._arounds = arounds
         self._records = True
         self._policies: dict[str, Unsaid] = {kind.name: kind.unsaid for kind in types}
         self.claiming = True
@@ -65,10 +74,12 @@ class Exchanger(Loop):
         self._after: Places = {}
         self._was_full = False
         self._from_head_at = self._dear_until = 0.0
-        self._claiming_now = False
+        self._claiming_now = self._unanswered = False
         self.takes_nothing = False
         """What a claim still brings is handed back: nobody minds the jobs any more."""
         self._alone_run: Run | None = None
+        self._others_first = False
+        """One has just run alone: those that need not are next, so that many such starve nobody."""
 
     def wake(self) -> None:
         super().wake()
@@ -89,7 +100,13 @@ class Exchanger(Loop):
         """It may still bring jobs: it was not told to stop, or is in the middle of a claim."""
         return self.claiming or self._claiming_now
 
+    @property
+    def longest_pause(self) -> float:
+        return min(super().longest_pause, self._outcomes.longest_pause)
+
     def once(self) -> float:
+        if self._unanswered:
+            self._give_back_strays()
         now = time.monotonic()
         self._records = not self._outcomes.apart
         if now >= self._look_at or now >= self._due_at:
@@ -142,7 +159,9 @@ class Exchanger(Loop):
         self._claiming_now = True
         try:
             claim = self._claim(now)
+            self._unanswered = claim is not None
             claimed = self._exchanged(claim).claimed
+            self._unanswered = False
             if claim is not None and claimed is not None:
                 self._take(claim, claimed, now)
         finally:
@@ -153,11 +172,30 @@ class Exchanger(Loop):
             return self._outcomes.record(Exchange(self._outcomes.take(), claim))
         return self._store.run(Exchange((), claim))
 
+    def failed(self, error: Exception) -> None:
+        # What was to be asked was not answered; and rings may have been missed.
+        self._maybe_due = True
+
+    def _give_back_strays(self) -> None:
+        """What was claimed and never heard of here: nobody else claims for this worker.
+
+        (A claim that is committed later yet is found by the keeper.)
+        """
+        held = self._store.run(HeldBy(self._settings.worker_id))
+        ours = {run.held for run in self._slots.in_hand} | set(self._slots.unrecorded())
+        strays = [one for one in held if one not in ours]
+        if strays:
+            log.warning("handing back %d jobs whose claim was never answered", len(strays))
+            self._store.run(Settle([Settlement(one, _STRAY) for one in strays]))
+        self._unanswered = False
+
     def _limit(self) -> int:
         """How many jobs may be claimed now: for free slots, and ahead."""
         if not self.claiming or (self._alone_run is not None and not self._alone_run.ended):
             return 0
         slots = self._slots
+        if slots.unkept:
+            return 0
         if slots.no_claims_until and time.monotonic() < slots.no_claims_until:
             return 0
         free = slots.free
@@ -206,7 +244,7 @@ class Exchanger(Loop):
 
     def _alone(self, now: float) -> Literal["may run", "wait", "skip"]:
         if self._slots.idle:
-            return "may run"
+            return "skip" if self._others_first else "may run"
         began = min((run.started or now for run in self._slots.in_hand), default=now)
         return "wait" if now - began < PATIENCE_FOR_ALONE else "skip"
 
@@ -229,15 +267,21 @@ class Exchanger(Loop):
             self._bell.hush()
         self._look_at = now + LOOK_EVERY
         runs = [self._run(job) for job in claimed.jobs]
-        if runs and claimed.jobs[0].rescues >= ALONE_AFTER:
+        if claimed.alone:
             self._alone_run = runs[0]
+        elif self._others_first and not runs:
+            self._maybe_due = True
+        self._others_first = claimed.alone
         self._start(self._slots.add(runs, 0 if self._records else self._ahead()))
 
     def _run(self, job: Job) -> Run:
         kind = self._types.get(job.type)
         assert kind is not None, "only known types are claimed"
         context = JobContext(self._store, job, self._settings.lease_for)
-        return Run(job, kind, context, marked=job._row[_STARTED] is not None)
+        run = Run(job, kind, context, marked=job._row[_STARTED] is not None)
+        if self._arounds:
+            run.around = self._arounds.get(kind.name)
+        return run
 
     def _note_due_at(self, next_run_at: int | None, now: int) -> None:
         if next_run_at is None:

@@ -1,4 +1,4 @@
-"""Keeping what is in hand: leases, time limits, progress, and telling handlers to stop."""
+"""Keeping what is in hand: leases, progress, and telling handlers that they were cancelled."""
 
 import logging
 import os
@@ -9,14 +9,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from yaoki.core.errors import YaokiError
-from yaoki.core.outcomes import Change, Released, settle
+from yaoki.core.errors import StoreBusy, StoreUnavailable, YaokiError
+from yaoki.core.outcomes import Released, settle
 from yaoki.jobtypes import JobSet
 from yaoki.loop import Loop
 from yaoki.store import Store
+from yaoki.store.ops.logs import Lines, WriteLines
 from yaoki.store.ops.settling import Held, Settle, Settlement
 from yaoki.store.ops.upkeep import Cancelling, KeepAlive, Kept, MarkStarted, WorkerRow
-from yaoki.worker.run import Run
+from yaoki.store.patience import of_lease
+from yaoki.worker.run import STOPPED, Run
 from yaoki.worker.settings import WorkerSettings
 from yaoki.worker.slots import TICK, Slots
 from yaoki.worker.tasks import Tasks
@@ -31,12 +33,6 @@ CANCEL_EVERY = 0.5
 BEGUN_AFTER = 0.05
 """Seconds that a job claimed ahead runs before the database is told that it has begun."""
 
-LINE_PATIENCE = 1.0
-"""Seconds that a job claimed ahead waits in line before it is given to others."""
-
-SWALLOW_PATIENCE = 1.0
-"""Seconds that a cancelled async handler has to end before its slot is given on."""
-
 
 class Keeper(Loop):
     """Renews every lease in hand at a third of its length, whatever the handlers do."""
@@ -48,20 +44,24 @@ class Keeper(Loop):
         settings: WorkerSettings,
         slots: Slots,
         tasks: Tasks,
-        line_is_stale: Callable[[], None],
     ) -> None:
-        super().__init__("keeper")
+        super().__init__("keeper", of_lease(settings.lease_for))
         self._store, self._settings, self._slots, self._tasks = store, settings, slots, tasks
-        self._line_is_stale = line_is_stale
+        self.tell_health: Callable[[], str | None] = lambda: None
+        """What is written of the worker's health with each beat."""
         self._state = "working"
         self._types = msgspec.json.encode([kind.name for kind in types]).decode()
         self._keep_at = self._cancel_at = 0.0
         self._strays: set[Held] = set()
-        self._overrun: dict[Held, float] = {}
 
     def announce(self) -> None:
         """Before the first claim: a worker that claims is on the list."""
         self._keep()
+
+    def beat_soon(self) -> None:
+        """Something is to be told that does not wait for the next beat."""
+        self._keep_at = 0.0
+        self.wake()
 
     def drain(self) -> None:
         """Say that this worker takes no more; leases are renewed until the end."""
@@ -73,8 +73,6 @@ class Keeper(Loop):
         now = time.monotonic()
         running = self._slots.running
         self.proven = now >= self._keep_at
-        self._enforce_limits(running, now)
-        self._tasks.look()
         if now >= self._keep_at:
             self._keep()
         if running:
@@ -83,16 +81,15 @@ class Keeper(Loop):
             if now >= self._cancel_at:
                 self._cancel_at = now + CANCEL_EVERY
                 self._tell_cancelled()
-        self._give_back_stale_line(now)
+            self._write_lines(running)
         now = time.monotonic()
-        self._slots.watched_until = now + self._pause(now)
-        return self._slots.watched_until - now
+        self._slots.kept_until = now + self._pause(now)
+        return self._slots.kept_until - now
 
     def _pause(self, now: float) -> float:
         running = self._slots.running
-        wakes = [self._keep_at, now + (TICK if running or self._slots.waiting else IDLE_TICK)]
-        wakes += [run.deadline for run in running if run.deadline is not None]
-        return max(min(wakes) - now, 0.001)
+        tick = TICK if running else IDLE_TICK
+        return max(min(self._keep_at, now + tick) - now, 0.001)
 
     # Leases
 
@@ -107,6 +104,7 @@ class Keeper(Loop):
             self._keep_at = before + min(1.0, self._settings.lease_for / 10)
             raise
         self._keep_at = before + self._settings.lease_for / 3
+        self._slots.were_kept(before)
         for lost in kept.lost & in_hand.keys():
             if not in_hand[lost].context.completing:
                 self._lose(in_hand[lost])
@@ -115,8 +113,12 @@ class Keeper(Loop):
     def _lose(self, run: Run) -> None:
         run.context.stop("lease lost")
         if self._slots.forget(run):
-            log.warning("%s: its lease was lost; its handler is told, and not listened to", run)
-            run.context.break_off()
+            log.warning(
+                "%s: its lease was lost; its handler is told, and not listened to",
+                run,
+                extra=run.facts("lease lost"),
+            )
+            run.break_off()
             self._tasks.cancel(run)
 
     def _release_strays(self, kept: Kept, held: list[Held]) -> None:
@@ -143,37 +145,8 @@ class Keeper(Loop):
             settings.concurrency,
             self._state,
             round(settings.lease_for * 1_000_000),
+            self.tell_health(),
         )
-
-    # Time limits
-
-    def _enforce_limits(self, running: list[Run], now: float) -> None:
-        for run in running:
-            if run.deadline is None or now < run.deadline:
-                continue
-            if not run.kind.is_async:
-                self._overran(run)
-            elif run.held not in self._overrun:
-                self._overrun[run.held] = now
-                run.context.stop("timeout")
-                self._tasks.cancel(run)
-            elif now - self._overrun[run.held] >= SWALLOW_PATIENCE:
-                self._overran(run)
-        self._overrun = {
-            run.held: self._overrun[run.held] for run in running if run.held in self._overrun
-        }
-
-    def _overran(self, run: Run) -> None:
-        # Told afterwards: a handler that ends at once when it is told must not be the first.
-        if self._slots.abandon(run, run.timed_out()):
-            run.context.stop("timeout")
-            run.context.break_off()
-            log.error(
-                "%s ran past its time limit and cannot be stopped; its slot was given on "
-                "(%d handlers leaked)",
-                run,
-                self._slots.leaked,
-            )
 
     # Telling the database, and the handlers
 
@@ -184,6 +157,30 @@ class Keeper(Loop):
                     run.context.write_progress()
                 except YaokiError as error:
                     log.debug("%s: progress not written: %s", run, error)
+
+    def _write_lines(self, running: list[Run]) -> None:
+        due = [run for run in running if run.context.lines_are_due]
+        said = [(run, lines) for run in due if (lines := run.context.lines_to_write()) is not None]
+        if not said:
+            return
+        try:
+            self._store.run(WriteLines([(run.held, lines) for run, lines in said]))
+        except (StoreBusy, StoreUnavailable):
+            raise
+        except Exception:
+            # Lines that cannot be stored must not keep those of others from being so.
+            for run, lines in said:
+                self._write_lines_of(run, lines)
+        for run, lines in said:
+            run.context.lines_written(lines)
+
+    def _write_lines_of(self, run: Run, lines: Lines) -> None:
+        try:
+            self._store.run(WriteLines([(run.held, lines)]))
+        except (StoreBusy, StoreUnavailable):
+            raise
+        except Exception as error:
+            log.warning("%s: %d log lines are not kept: %s", run, len(lines.each), error)
 
     def _mark_begun(self, running: list[Run], now: float) -> None:
         begun = [
@@ -198,25 +195,14 @@ class Keeper(Loop):
                 run.marked = True
 
     def _tell_cancelled(self) -> None:
-        cancelling = self._store.run(Cancelling())
+        in_hand = self._slots.in_hand
+        cancelling = self._store.run(Cancelling([run.held for run in in_hand]))
         wanted = set(cancelling)
-        for run in self._slots.in_hand:
-            if run.held in wanted and run.context.stopping != "cancelled":
-                log.info("%s is being cancelled", run)
+        for run in in_hand:
+            if run.held in wanted and run.context.stopping not in STOPPED:
+                log.info("%s is being cancelled", run, extra=run.facts("cancelling"))
                 run.context.stop("cancelled")
                 self._tasks.cancel(run)
-
-    def _give_back_stale_line(self, now: float) -> None:
-        oldest = self._slots.oldest_waiting()
-        if oldest is not None and now - oldest >= LINE_PATIENCE:
-            self._line_is_stale()
-            count = self._slots.give_back_line(_NOT_BEGUN)
-            log.info(
-                "handed back %d jobs that were claimed ahead: the ones before take long", count
-            )
-
-
-_NOT_BEGUN: Change = settle(Released("claimed ahead and not begun", started=False))
 
 
 def _version() -> str:

@@ -1,6 +1,7 @@
 """What has ended goes into the database: when, how much at once, and what is done if it fails."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from yaoki.core.errors import StoreBusy, StoreUnavailable
 from yaoki.core.outcomes import Change
 from yaoki.loop import Loop
 from yaoki.store import Store
-from yaoki.store.ops.settling import Exchange, Exchanged, Settle, Settlement
+from yaoki.store.ops.settling import Exchange, Exchanged, Held, Settle, Settlement
+from yaoki.store.patience import of_lease
 from yaoki.worker.slots import Slots
 
 log = logging.getLogger("yaoki.worker")
@@ -20,6 +22,9 @@ RECORDED_WITHIN = 0.005
 
 LOCKED_PAUSE = 0.2
 """Seconds until an outcome is tried again whose row somebody else's transaction has locked."""
+
+HURRIED_PAUSE = 0.5
+"""Seconds between two tries while a worker that ends waits for the database."""
 
 MOST_AT_ONCE = 500
 
@@ -36,6 +41,8 @@ class Outcomes:
         """The worker ends: nothing waits for company."""
         self._lock = threading.Lock()
         self._recording = 0
+        self._doubtful: set[Held] = set()
+        """Those that may have been recorded, when no answer came."""
         self.typical: float | None = None
         """Seconds that a job takes here, lately; None before the first has ended."""
 
@@ -70,6 +77,11 @@ class Outcomes:
         at = self._slots.aside_until or float("inf")
         return min(at, self._slots.ended_since + RECORDED_WITHIN) if self._slots.ended else at
 
+    @property
+    def longest_pause(self) -> float:
+        """Seconds between two tries to record, however often it has failed."""
+        return HURRIED_PAUSE if self.hurries else math.inf
+
     def record(self, exchange: Exchange) -> Exchanged:
         """Run an exchange, of outcomes that were taken for it; nothing is lost when it fails."""
         settlements = list(exchange.settlements)
@@ -78,6 +90,8 @@ class Outcomes:
             locked = [one for one in settlements if one.held.id in exchanged.locked]
             self._slots.put_aside(locked, LOCKED_PAUSE)
         except (StoreBusy, StoreUnavailable):
+            with self._lock:
+                self._doubtful.update(one.held for one in settlements)
             self._slots.put_back(settlements)
             raise
         except Exception:
@@ -85,6 +99,7 @@ class Outcomes:
             self._record_in_halves(settlements)
             raise
         finally:
+            self._slots.let_go(settlements)
             with self._lock:
                 self._recording -= 1
         self._say_refused(settlements, exchanged.refused)
@@ -107,8 +122,20 @@ class Outcomes:
         self.typical = typical if self.typical is None else 0.5 * self.typical + 0.5 * typical
 
     def _say_refused(self, settlements: Sequence[Settlement], refused: frozenset[int]) -> None:
+        with self._lock:
+            doubtful = self._doubtful & {one.held for one in settlements}
+            self._doubtful -= doubtful
         for one in settlements:
-            if one.held.id in refused:
+            if one.held.id not in refused:
+                continue
+            if one.held in doubtful:
+                log.info(
+                    "job %d: its outcome (%s) was recorded when the answer was lost, or the lease "
+                    "was lost since",
+                    one.held.id,
+                    one.change.outcome,
+                )
+            else:
                 log.warning(
                     "job %d: its outcome (%s) is not recorded, because the lease was lost",
                     one.held.id,
@@ -132,6 +159,9 @@ class Outcomes:
 
     def _record_less(self, settlement: Settlement, error: Exception) -> None:
         """A record that cannot fail for what it holds, for one that did."""
+        if settlement.lines is not None:
+            log.warning("job %d: its last log lines are not kept: %s", settlement.held.id, error)
+            return self._record_in_halves([settlement._replace(lines=None)])
         change = settlement.change
         note = f"the outcome could not be stored ({type(error).__name__})"
         failed = change.outcome in ("retried", "failed")
@@ -153,9 +183,13 @@ class Outcomes:
 class Recorder(Loop):
     """Records on a thread of its own what is to be recorded apart from claims."""
 
-    def __init__(self, outcomes: Outcomes) -> None:
-        super().__init__("recorder")
+    def __init__(self, outcomes: Outcomes, lease_for: float) -> None:
+        super().__init__("recorder", of_lease(lease_for))
         self._outcomes = outcomes
+
+    @property
+    def longest_pause(self) -> float:
+        return min(super().longest_pause, self._outcomes.longest_pause)
 
     def once(self) -> float:
         now = time.monotonic()

@@ -3,14 +3,21 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from yaoki.core.outcomes import Change
 from yaoki.store.ops.settling import Held, Settlement
+from yaoki.worker.board import Board
 from yaoki.worker.run import Run
 
 TICK = 0.1
 """Seconds between two looks at what runs: time limits, progress, cancelled jobs."""
+
+LINE_PATIENCE = 1.0
+"""Seconds that a job claimed ahead waits in line before it is given to others.
+
+It is not begun after that: if nobody has looked since, we may have been stopped, and lost it.
+"""
 
 
 class Slots:
@@ -33,6 +40,12 @@ class Slots:
         self._news, self._start, self._watch = news, start, watch
         self.watched_until = float("inf")
         """When (monotonic) whoever minds the time limits looks next."""
+        self.kept_until = float("inf")
+        """When (monotonic) whoever keeps leases and progress looks next."""
+        self.kept_at = time.monotonic()
+        """When (monotonic) the leases in hand were last renewed, or all was known to be well."""
+        self.unkept = False
+        """Leases could not be renewed for so long that nothing more is to be claimed."""
         self._lock = threading.Lock()
         # By claim, not by job: a job whose lease was lost may be claimed here again.
         self._in_hand: dict[Held, Run] = {}
@@ -40,9 +53,14 @@ class Slots:
         self._active = 0
         self._ended: list[Settlement] = []
         self._aside: list[Settlement] = []
+        self._taken: list[Settlement] = []
         self._aside_until = 0.0
         self._refill_at = 0
-        self._leaked = 0
+        self._leaking: set[Run] = set()
+        self.done = 0
+        """How many jobs have ended here, or were given up."""
+        self.board: Board | None = None
+        """Where a supervisor reads what has begun, if there is one."""
         self.no_claims_until = 0.0
         """Until then (monotonic) nothing could be started that was claimed."""
         self.ended_since = 0.0
@@ -70,7 +88,7 @@ class Slots:
         with self._lock:
             if run.ended:
                 # Too late: its time was up, or its lease lost, and its slot was given on.
-                self._leaked -= 1
+                self._leaking.discard(run)
             else:
                 self._finish(run, change, now)
                 self._active -= 1
@@ -115,6 +133,13 @@ class Slots:
         self._start(startable)
         return True
 
+    def were_kept(self, at: float) -> None:
+        """All leases in hand were renewed then (monotonic)."""
+        self.kept_at = at
+        if self.unkept:
+            self.unkept = False
+            self._news()
+
     def give_back_line(self, change: Change) -> int:
         """End all that wait for a slot; how many they were."""
         now = time.monotonic()
@@ -128,10 +153,22 @@ class Slots:
         return len(waiting)
 
     def take_ended(self, most: int) -> list[Settlement]:
-        """What ended and is to be recorded, at most `most`."""
+        """What ended and is to be recorded, at most `most`; then tell `let_go`."""
         with self._lock:
             taken, self._ended = self._ended[:most], self._ended[most:]
+            self._taken += taken
             return taken
+
+    def let_go(self, taken: Sequence[Settlement]) -> None:
+        """They are recorded, or were put back or aside."""
+        with self._lock:
+            gone = set(map(id, taken))
+            self._taken = [one for one in self._taken if id(one) not in gone]
+            if self.board is not None:
+                still_open = set(map(id, (*self._ended, *self._aside)))
+                for one in taken:
+                    if id(one) not in still_open:
+                        self.board.end(one.held)
 
     def put_back(self, settlements: list[Settlement]) -> None:
         """They could not be recorded yet."""
@@ -166,10 +203,17 @@ class Slots:
         with self._lock:
             return [run for run in self._in_hand.values() if run.started is not None]
 
+    @property
+    def leaking(self) -> list[Run]:
+        """Those whose handlers go on although their slots were given on."""
+        with self._lock:
+            return list(self._leaking)
+
     def unrecorded(self) -> list[Held]:
         """Jobs that ended here and are still running for the database."""
         with self._lock:
-            return [settlement.held for settlement in (*self._ended, *self._aside)]
+            open_ones = (*self._taken, *self._ended, *self._aside)
+            return list(dict.fromkeys(settlement.held for settlement in open_ones))
 
     def in_hand_by_queue(self) -> Counter[str]:
         with self._lock:
@@ -201,8 +245,8 @@ class Slots:
 
     @property
     def leaked(self) -> int:
-        """Handlers that outlived their time limit and still run."""
-        return self._leaked
+        """Handlers that outlived their time limit, or their lease, and still run."""
+        return len(self._leaking)
 
     def oldest_waiting(self) -> float | None:
         """Since when (monotonic) the first of the line was claimed."""
@@ -211,8 +255,11 @@ class Slots:
 
     def _finish(self, run: Run, change: Change | None, now: float) -> None:
         run.ended = True
+        self.done += 1
         self._in_hand.pop(run.held, None)
         if change is None or run.context.settled_by_handler:
+            if self.board is not None:
+                self.board.end(run.held)
             return
         if not self._ended:
             self.ended_since = now
@@ -223,21 +270,24 @@ class Slots:
         if run.started is None:
             self._line.remove(run)
         else:
-            run.leaked = True
-            self._leaked += 1
+            self._leaking.add(run)
             self._active -= 1
 
     def _startable(self, now: float) -> list[Run]:
         startable: list[Run] = []
         soonest = now + TICK
         while self._line and self._active < self.concurrency:
+            if now - self._line[0].claimed > LINE_PATIENCE:
+                break
             run = self._line.popleft()
             self._active += 1
             run.begin(now)
+            if self.board is not None and not run.marked:
+                self.board.begin(run.held)
             startable.append(run)
             if run.deadline is not None and run.deadline < soonest:
                 soonest = run.deadline
-        if startable and soonest < self.watched_until:
-            self.watched_until = now
+        if startable and soonest < max(self.watched_until, self.kept_until):
+            self.watched_until = self.kept_until = now
             self._watch()
         return startable

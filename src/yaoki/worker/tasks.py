@@ -5,9 +5,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
-from typing import Any
 
+from yaoki.worker.perform import aperform
 from yaoki.worker.run import Run
 from yaoki.worker.slots import Slots
 from yaoki.worker.threads import NO_THREAD
@@ -35,29 +36,35 @@ class Tasks:
 
     def start(self, runs: list[Run]) -> None:
         try:
-            loop = self._running_loop()
-        except RuntimeError as error:
+            loop = self.running_loop()
+            if self._thread is threading.current_thread():
+                self._begin(runs)
+            else:
+                loop.call_soon_threadsafe(self._begin, runs)
+        except RuntimeError as error:  # no thread to be had, or the loop has ended
             for run in runs:
                 log.error("%s cannot begin, and is handed back: %s", run, error)
                 self._slots.never_began(run, NO_THREAD)
-            return
-        if self._thread is threading.current_thread():
-            self._begin(runs)
-        else:
-            loop.call_soon_threadsafe(self._begin, runs)
 
     def cancel(self, run: Run) -> None:
         """Raise CancelledError in the handler, where it awaits."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(_cancel, run)
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(_cancel, run)
 
     def stop(self, patience: float) -> None:
         """End the loop; tasks that go on are cancelled, and given a second."""
         loop, thread = self._loop, self._thread
         self._stopping = True
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
             thread.join(patience)
+
+    @property
+    def died(self) -> bool:
+        """Has the thread of the loop ended, although it was not told to?"""
+        return self._thread is not None and not self._stopping and not self._thread.is_alive()
 
     def look(self) -> None:
         """From another thread: is the loop alive? Names the job that blocks it, once."""
@@ -77,7 +84,8 @@ class Tasks:
                 blocked,
             )
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, which begins to run when it is first asked for."""
         with self._starting:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
@@ -129,14 +137,9 @@ class Tasks:
             run.task = loop.create_task(self._perform(run), context=self._base.copy())
 
     async def _perform(self, run: Run) -> None:
-        try:
-            run.enter()
-            value: Any = await run.kind.function(**run.arguments())
-            change = run.returned(value)
-        except BaseException as error:
-            change = run.raised(error)
+        change = await aperform(run)
         startable = self._slots.end(run, change)
-        if all(following.kind.is_async for following in startable):
+        if all(following.kind.on_loop for following in startable):
             self._begin(startable)
         else:
             self._start(startable)

@@ -10,6 +10,7 @@ from contextvars import Context
 from typing import Any
 
 from yaoki.core.outcomes import Change, Released, settle
+from yaoki.worker.perform import perform
 from yaoki.worker.run import Run
 from yaoki.worker.slots import Slots
 
@@ -82,8 +83,15 @@ NO_THREAD = settle(Released("its worker could start no thread", started=False))
 class Threads:
     """Starts handlers on idle threads, or on new ones. How many run at once, Slots decides."""
 
-    def __init__(self, slots: Slots, base: Context, start: Callable[[list[Run]], None]) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        base: Context,
+        start: Callable[[list[Run]], None],
+        isolated: Callable[[Run], Change | None],
+    ) -> None:
         self._slots, self._base, self._start = slots, base, start
+        self._isolated = isolated
         self._idle: list[_Hand] = []
         self._lock = threading.Lock()
 
@@ -131,12 +139,15 @@ class Threads:
     def _through(self, run: Run, values: dict[Any, Any]) -> Run | None:
         """Run a job to its end; the next one for this thread, when there is one."""
         run.thread = threading.get_ident()
-        change = self._base.copy().run(perform, run)
+        if run.kind.isolated:
+            change = self._isolated(run)
+        else:
+            change = self._base.copy().run(perform, run)
         run.thread = None
         if values:
             _forget(values)
         startable = self._slots.end(run, change)
-        if startable and not startable[0].kind.is_async:
+        if startable and not startable[0].kind.on_loop:
             self._start(startable[1:])
             return startable[0]
         self._start(startable)
@@ -155,12 +166,3 @@ class Threads:
             hand.wait(IDLE_FOR)
         run, hand.run = hand.run, None
         return run
-
-
-def perform(run: Run) -> Change | None:
-    """One attempt: arguments, handler, outcome. Whatever it raises is an outcome, too."""
-    try:
-        run.enter()
-        return run.returned(run.kind.function(**run.arguments()))
-    except BaseException as error:
-        return run.raised(error)

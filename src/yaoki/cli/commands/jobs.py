@@ -73,15 +73,16 @@ def jobs(target: Target, /, as_json: bool, **filters: Any) -> None:
 def job(target: Target, job_id: int, as_json: bool) -> None:
     """Show everything about a job.
 
-    Its payload and result, and every attempt with its worker, error and traceback. Values that
-    the job type calls secret are shown as ***.
+    Its payload and result, every attempt with its worker, error and traceback, and what its
+    handler wrote with ctx.log. Values that the job type calls secret are shown as ***.
     """
     client = target.existing()
     found = hidden(client, client.get(job_id))
+    log = client.logs(job_id)
     if as_json:
-        show_json(full_dict(found))
+        show_json(full_dict(found) | {"log": [line.to_dict() for line in log]})
     else:
-        show_sheet(found, Surroundings.of(client))
+        show_sheet(found, Surroundings.of(client), log)
 
 
 def show_jobs(page: Page | list[Job], around: Surroundings) -> None:

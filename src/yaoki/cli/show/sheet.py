@@ -1,6 +1,6 @@
 """Everything about one job, on a sheet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import click
@@ -10,13 +10,14 @@ from yaoki.cli.show.situation import Surroundings, situation
 from yaoki.cli.show.text import lines, one_line, padded
 from yaoki.cli.show.times import ago, ahead, moment, took
 from yaoki.core.job import Attempt, Job, Progress
+from yaoki.core.log_lines import LogLine
 from yaoki.core.times import in_words
 
 INDENT = "  "
 
 
-def show_sheet(job: Job, around: Surroundings) -> None:
-    """Print the sheet of a job whose secret values are hidden already."""
+def show_sheet(job: Job, around: Surroundings, log: Sequence[LogLine] = ()) -> None:
+    """Print the sheet of a job whose secret values are hidden already, with its log."""
     click.echo(f"job {job.id}: {one_line(job.type)}")
     for label, value in _facts(job, around):
         click.echo(f"{INDENT}{padded(label, 13)} {one_line(value)}")
@@ -24,6 +25,7 @@ def show_sheet(job: Job, around: Surroundings) -> None:
     if job.result is not None:
         _show_json("result", job.result)
     _show_attempts(job, around.present)
+    _show_log(log, around.present)
 
 
 def progress_in_words(progress: Progress) -> str:
@@ -69,7 +71,7 @@ def _turned(job: Job) -> str:
     counts = (
         (job.releases, "handed back"),
         (job.snoozes, "put off by its handler"),
-        (job.rescues, "taken back from a silent worker"),
+        (job.rescues, "taken back from a silent or dead worker"),
     )
     return ", ".join(f"{what} {count}x" for count, what in counts if count)
 
@@ -95,6 +97,24 @@ def _show_attempts(job: Job, present: datetime) -> None:
             click.echo(f"{INDENT * 4}{one_line(attempt.error)}")
         for line in lines((attempt.traceback or "").rstrip("\n")) if attempt.traceback else ():
             click.echo(f"{INDENT * 4}| {line}")
+
+
+def _show_log(log: Sequence[LogLine], present: datetime) -> None:
+    if not log:
+        return
+    click.echo(f"{INDENT}log")
+    before: LogLine | None = None
+    for line in log:
+        if before is None or before.token != line.token:
+            click.echo(f"{INDENT * 2}attempt {line.attempt}")
+            if line.number > 1:
+                click.echo(f"{INDENT * 4}… {line.number - 1} older lines were not kept")
+        first, *more = lines(line.text.rstrip("\n"))
+        said = first if line.level == "info" else f"{line.level}: {first}"
+        click.echo(f"{INDENT * 4}{moment(line.at, present)}  {said}")
+        for one in more:
+            click.echo(f"{INDENT * 4}| {one}")
+        before = line
 
 
 def _attempt(attempt: Attempt, present: datetime) -> str:

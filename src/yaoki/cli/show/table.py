@@ -22,6 +22,7 @@ COLOURS: Mapping[str, str] = {
     "failed": "red",
     "cancelled": "bright_black",
     "silent": "red",
+    "degraded": "red",
     "paused": "yellow",
     "working": "green",
     "draining": "yellow",

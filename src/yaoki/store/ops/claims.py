@@ -19,7 +19,11 @@ TIERS = 10
 """How many priorities a claim looks at one by one before it goes around them by lanes."""
 
 ALONE_AFTER = 2
-"""A job that was rescued so often runs with no other job beside it in its process."""
+"""A job that was rescued so often runs with no other job beside it in its process.
+
+So does one that was rescued at all, in its last attempt: whoever took its worker down with it then
+does not take its last chance.
+"""
 
 _ID, _TYPE, _QUEUE = AT["id"], AT["type"], AT["queue"]
 _SAID, _LEASE = AT["said"], AT["lease"]
@@ -43,8 +47,9 @@ class Claimed(NamedTuple):
 
     `next_run_at` is when the first delayed job is due (microseconds), None when there is none.
     `by_lanes` says that the head of the queue holds jobs this claimer may not take.
-    `alone_waits` says that a dangerous job waits for the process to be empty. `after` is where
-    each priority's due jobs go on behind what was taken: for the next claim.
+    `alone_waits` says that a dangerous job waits for the process to be empty; `alone` that the one
+    claimed is such a job. `after` is where each priority's due jobs go on behind what was taken:
+    for the next claim.
     """
 
     jobs: list[Job]
@@ -53,6 +58,7 @@ class Claimed(NamedTuple):
     by_lanes: bool = False
     alone_waits: bool = False
     after: Places = MappingProxyType({})
+    alone: bool = False
 
 
 class Ahead(NamedTuple):
@@ -115,7 +121,8 @@ class Claim(Op[Claimed]):
         rows = yield from self._marked(taken, slots, ahead.now)
         jobs = yield from _jobs(rows)
         after = self._after([row for row, _ in taken])
-        return Claimed(jobs, ahead.next_run_at, ahead.now, short, alone_waits, after)
+        alone = self._minds and any(_is_dangerous(row, policy) for row, policy in taken)
+        return Claimed(jobs, ahead.next_run_at, ahead.now, short, alone_waits, after, alone)
 
     def _found(self, tiers: Sequence[Row]) -> Steps[tuple[list[Row], bool]]:
         """Due jobs in order; True when jobs that may not be taken crowd the head."""
@@ -210,8 +217,16 @@ class Claim(Op[Claimed]):
             return {}
         return {**self.after, **{row[_PRIORITY]: (row[_RUN_AT], row[_ID]) for row in taken}}
 
+    @property
+    def _minds(self) -> bool:
+        """It is asked that some jobs run alone."""
+        return self.alone != "never mind"
+
     def _safe(self) -> int | None:
-        """Jobs that were rescued so often are passed over; None: none are."""
+        """Jobs that were rescued so often, or once before their last attempt, are passed over.
+
+        None: none are.
+        """
         return ALONE_AFTER if self.alone == "skip" else None
 
     def _decided(self, rows: Sequence[Row]) -> Steps[list[tuple[Row, Unsaid]]]:
@@ -231,7 +246,9 @@ class Claim(Op[Claimed]):
     ) -> tuple[list[tuple[Row, Unsaid]], bool]:
         taken: list[tuple[Row, Unsaid]] = []
         for row, policy in found:
-            if self.alone != "never mind" and row[_RESCUES] >= ALONE_AFTER:
+            if self._minds and _is_dangerous(row, policy):
+                if self.alone == "skip":
+                    continue
                 if self.alone == "may run" and not taken:
                     return [(row, policy)], False
                 return taken, True
@@ -335,6 +352,13 @@ def _allowed(row: Row, policy: Unsaid) -> int:
     said = row[_SAID] & SAID_MAX_ATTEMPTS
     allowed: int = row[_MAX_ATTEMPTS] if said else max(policy.max_attempts, row[_ATTEMPT] + 1)
     return allowed
+
+
+def _is_dangerous(row: Row, policy: Unsaid) -> bool:
+    """It runs alone: it may be what kills its workers, or this may be its last chance."""
+    rescues: int = row[_RESCUES]
+    last: bool = row[_ATTEMPT] + 1 >= _allowed(row, policy)
+    return rescues >= ALONE_AFTER or (rescues > 0 and last)
 
 
 def _jobs(rows: Sequence[Row]) -> Steps[list[Job]]:

@@ -10,6 +10,7 @@ from yaoki.core.outcomes import RELEASES_FREE, Change
 from yaoki.store.op import Op, Params, Steps, ask, tell, tell_many
 from yaoki.store.ops.claims import Claim, Claimed
 from yaoki.store.ops.jobs import Get, with_attempts
+from yaoki.store.ops.logs import Lines, written
 
 PORTION = 1_000_000
 """Bytes of results that are recorded by one statement."""
@@ -35,6 +36,7 @@ class Settlement(NamedTuple):
     ran_for: int = 0
     progress: str | None = None
     rescued: bool = False
+    lines: Lines | None = None
 
     def params(self) -> Params:
         (job_id, lease), change = self.held, self.change
@@ -83,6 +85,9 @@ def _settled(settlements: Sequence[Settlement], *, patient: bool = True) -> Step
     if not settlements:
         return _Settled(frozenset())
     held, refused, locked = yield from _sifted(settlements, patient)
+    said = [(one.held, one.lines) for one in held if one.lines is not None]
+    if said:
+        yield from written(said)
     for some in _portions([one for one in held if one.change.outcome == "completed"]):
         rows = [(*one.held, one.ran_for, one.change.result, one.progress) for one in some]
         ids, leases, times, results, notes = map(list, zip(*rows, strict=True))

@@ -7,14 +7,12 @@ from typing import NamedTuple
 
 from yaoki.core.backoff import read_backoff
 from yaoki.core.failures import Failure
-from yaoki.core.job import AT, Row
 from yaoki.core.outcomes import Released, Retried, settle
 from yaoki.store.op import Op, Steps, ask, ask_many, tell, tell_many
 from yaoki.store.ops.settling import Held, Settle, Settlement, refused_now
 
-_ATTEMPT, _BACKOFF, _RESCUES = AT["attempt"], AT["backoff"], AT["rescues"]
-_STARTED, _WORKER, _TYPE, _LEASE = AT["started_at"], AT["worker_id"], AT["type"], AT["lease"]
-_EXPIRES = AT["lease_expires_at"]
+LEASES_AT_ONCE = 5_000
+"""How many leases are looked at by one statement."""
 
 
 class Lease(NamedTuple):
@@ -36,19 +34,66 @@ class Rescued(NamedTuple):
     counted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Leases(Op[list[Lease]]):
-    """Every lease there is."""
+class LeasePage(NamedTuple):
+    """Some of all leases: those that may be without a holder, of many that were looked at.
 
+    `last` is the id behind which the next page begins, None when this was the last; `shortest` the
+    length of the shortest of all that were looked at, and `looked_at` how many they were.
+    """
+
+    suspects: list[Lease]
+    last: int | None = None
+    shortest: int | None = None
+    looked_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Leases(Op[LeasePage]):
+    """The leases behind an id, a page of them; those that are plainly good are passed over."""
+
+    after: int = 0
+    most: int = LEASES_AT_ONCE
     writes = False
     atomic = False
 
-    def steps(self) -> Steps[list[Lease]]:
-        rows = (yield ask("leases")).rows
-        return [
+    def steps(self) -> Steps[LeasePage]:
+        page = ask("lease_page", after=self.after, most=self.most)
+        [(count, last, shortest)] = (yield page).rows
+        if not count:
+            return LeasePage([])
+        rows = (yield ask("leases", after=self.after, upto=last)).rows
+        suspects = [
             Lease(job_id, lease, expires_at, lease_for, bool(expired))
             for job_id, lease, expires_at, lease_for, expired in rows
         ]
+        return LeasePage(suspects, last if count == self.most else None, shortest, count)
+
+
+@dataclass(frozen=True, slots=True)
+class CanWrite(Op[None]):
+    """Write, and change nothing: whoever wants to renew a lease now can do so."""
+
+    def steps(self) -> Steps[None]:
+        yield ask("can_write")
+
+
+class Orphan(NamedTuple):
+    """A running job as far as a rescue needs it; payloads may be large, and there may be many."""
+
+    id: int
+    lease: int
+    expires_at: int
+    type: str
+    worker_id: str | None
+    attempt: int
+    backoff: str | None
+    rescues: int
+    started_at: int | None
+
+    @property
+    def counts(self) -> bool:
+        """An attempt that began counts; so does the second time that one never began."""
+        return self.started_at is not None or self.rescues > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +114,26 @@ class Rescue(Op[list[Rescued]]):
         return True
 
     def steps(self) -> Steps[list[Rescued]]:
-        rows = yield from self._rows()
+        orphans = yield from self._orphans()
         rng = Random(self.seed)
-        settlements = [_settlement(row, rng) for row in rows]
+        settlements = [_settlement(one, rng) for one in orphans]
         refused = yield from Settle(settlements).steps()
         return [
-            Rescued(row[0], row[_TYPE], row[_WORKER], _counts(row))
-            for row in rows
-            if row[0] not in refused
+            Rescued(one.id, one.type, one.worker_id, one.counts)
+            for one in orphans
+            if one.id not in refused
         ]
 
-    def _rows(self) -> Steps[list[Row]]:
+    def _orphans(self) -> Steps[list[Orphan]]:
         if self.seen is None:
-            return (yield ask("expired_rows", limit=self.limit)).rows
+            rows = (yield ask("expired_rows", limit=self.limit)).rows
+            return [Orphan(*row) for row in rows]
         seen = {lease.id: (lease.lease, lease.expires_at) for lease in self.seen}
         if not seen:
             return []
         rows = (yield ask("held_rows", ids=list(seen))).rows
-        return [row for row in rows if (row[_LEASE], row[_EXPIRES]) == seen[row[0]]]
+        held = [Orphan(*row) for row in rows]
+        return [one for one in held if (one.lease, one.expires_at) == seen[one.id]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +156,19 @@ class KeepAlive(Op["Kept"]):
         return Kept(frozenset(refused), [Held(*row) for row in rows])
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBy(Op[list[Held]]):
+    """All that the database says a worker holds."""
+
+    worker_id: str
+    writes = False
+    atomic = False
+
+    def steps(self) -> Steps[list[Held]]:
+        rows = (yield ask("held_by", worker_id=self.worker_id)).rows
+        return [Held(*row) for row in rows]
+
+
 class Kept(NamedTuple):
     """What was lost of what it held, and all that the database says this worker holds."""
 
@@ -117,7 +177,7 @@ class Kept(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker as it announces itself; `lease_for` is microseconds."""
+    """A worker as it announces itself; `lease_for` is microseconds, `health` JSON."""
 
     worker_id: str
     host: str
@@ -128,6 +188,7 @@ class WorkerRow(NamedTuple):
     concurrency: int
     state: str
     lease_for: int
+    health: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +213,19 @@ class MarkStarted(Op[None]):
 
 @dataclass(frozen=True, slots=True)
 class Cancelling(Op[list[Held]]):
-    """The running jobs that somebody wants to stop."""
+    """Those of these claims that somebody wants to stop."""
 
+    held: Sequence[Held]
     writes = False
     atomic = False
 
     def steps(self) -> Steps[list[Held]]:
-        return [Held(*row) for row in (yield ask("cancelling")).rows]
+        # Who holds nothing asks for nothing: an empty list has no type of its own.
+        if not self.held:
+            return []
+        rows = (yield ask("cancelling", ids=[one.id for one in self.held])).rows
+        wanted = {Held(*row) for row in rows}
+        return [one for one in self.held if one in wanted]
 
 
 class Rest(NamedTuple):
@@ -189,17 +256,12 @@ class Remaining(Op[Rest]):
         return Rest(running, bool(due), wait)
 
 
-def _settlement(row: Row, rng: Random) -> Settlement:
-    held = Held(row[0], row[_LEASE])
-    why = f"lease lost (worker {row[_WORKER]})"
-    if not _counts(row):
+def _settlement(orphan: Orphan, rng: Random) -> Settlement:
+    held = Held(orphan.id, orphan.lease)
+    why = f"lease lost (worker {orphan.worker_id})"
+    if not orphan.counts:
         change = settle(Released(f"{why} before it began", started=False))
     else:
-        wait = round(read_backoff(row[_BACKOFF]).wait(row[_ATTEMPT], rng) * 1_000_000)
+        wait = round(read_backoff(orphan.backoff).wait(orphan.attempt, rng) * 1_000_000)
         change = settle(Retried(Failure(why, "", "yaoki.LeaseLost"), wait))
     return Settlement(held, change, rescued=True)
-
-
-def _counts(row: Row) -> bool:
-    """An attempt that began counts; so does the second time that one never began."""
-    return row[_STARTED] is not None or row[_RESCUES] > 0

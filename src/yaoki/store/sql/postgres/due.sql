@@ -5,7 +5,7 @@
 -- no status by itself, so that no partial index seems to fit better than the primary key.
 SELECT job.*
 FROM (
-    SELECT id, type, queue, rescues FROM yaoki.jobs
+    SELECT id, type, queue, rescues, attempt, max_attempts FROM yaoki.jobs
     WHERE status = 'pending' AND priority = :priority AND run_at <= :now
         AND (run_at, id) > (:after_run_at, :after_id)
     ORDER BY priority, run_at, id
@@ -20,7 +20,10 @@ CROSS JOIN LATERAL (
 WHERE (:types IS NULL OR head.type = ANY(:types))
     AND (:queues IS NULL OR head.queue = ANY(:queues))
     AND head.queue <> ALL(:but_not)
-    AND (:rescues_below IS NULL OR head.rescues < :rescues_below)
+    AND (
+        :rescues_below IS NULL OR head.rescues = 0
+        OR (head.rescues < :rescues_below AND head.attempt + 1 < head.max_attempts)
+    )
     AND head.queue <> ALL(ARRAY(SELECT name FROM yaoki.paused WHERE kind = 'queue'))
     AND head.type <> ALL(ARRAY(SELECT name FROM yaoki.paused WHERE kind = 'type'))
 LIMIT :limit;

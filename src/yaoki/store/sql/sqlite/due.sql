@@ -10,7 +10,10 @@ SELECT * FROM (
 WHERE (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
     AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
     AND queue NOT IN (SELECT value FROM json_each(:but_not))
-    AND (:rescues_below IS NULL OR rescues < :rescues_below)
+    AND (
+        :rescues_below IS NULL OR rescues = 0
+        OR (rescues < :rescues_below AND attempt + 1 < max_attempts)
+    )
     AND queue NOT IN (SELECT name FROM yaoki.paused WHERE kind = 'queue')
     AND type NOT IN (SELECT name FROM yaoki.paused WHERE kind = 'type')
 LIMIT :limit;

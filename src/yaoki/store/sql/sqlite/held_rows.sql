@@ -1,3 +1,4 @@
-SELECT * FROM yaoki.jobs
+SELECT id, lease, lease_expires_at, type, worker_id, attempt, backoff, rescues, started_at
+FROM yaoki.jobs
 WHERE lease % 2 = 1 AND id IN (SELECT value FROM json_each(:ids))
 ORDER BY id;
