@@ -1,16 +1,17 @@
 # Every task of this repository. `make` alone lists them; each sets up .venv when it must.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 TESTS ?= tests
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+CHAOS_ARGS ?=
 
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check
 
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench clean .venv
+.PHONY: help demo test check fmt bench chaos clean .venv
 
 help: ## list what make can do
 	@echo "make TARGET, where TARGET is one of:"
@@ -34,6 +35,9 @@ fmt: .venv/.ready ## format the code and repair what the linter can repair
 
 bench: .venv/.ready ## measure against the limits of this machine (BENCH_ARGS='…')
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+chaos: .venv/.ready ## kill and cut off workers for minutes, then count the jobs (CHAOS_ARGS='…')
+	@$(BIN)/python -m chaos $(CHAOS_ARGS)
 
 clean: ## remove .venv, caches and build results
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Workers that are killed, stopped and cut off while they work, and what became of the jobs."""
