@@ -107,9 +107,9 @@ class Database(ABC):
     def damage(self) -> list[str]:
         """What is broken in it."""
 
+    @abstractmethod
     def suffer(self, what: str, length: float) -> None:
         """Let it have this trouble, for so many seconds."""
-        raise NotImplementedError(what)
 
     def of(self, statement: str) -> str:
         """The statement with the names that yaoki's tables have here."""
